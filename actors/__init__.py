@@ -1,0 +1,1 @@
+"""Rules inside, shells around: the domain of lastword. Import its submodules."""

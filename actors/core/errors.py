@@ -1,0 +1,112 @@
+"""The error tree. Hosts branch on ``kind``, a stable word; nobody parses a message (C21).
+
+A failed turn is a value (:class:`lastword.actors.core.outcome.Completion`), never an exception: exceptions are
+for calls that did not happen.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Kind = Literal[
+    "usage",
+    "unknown_provider",
+    "unknown_session",
+    "runtime_closed",
+    "session_closed",
+    "session_in_use",
+    "empty_message",
+    "unsupported_text",
+    "busy",
+    "overloaded",
+    "dialog_open",
+    "unknown_dialog",
+    "provider_unavailable",
+    "unsupported_cli_version",
+    "unsupported_capability",
+    "launch_failed",
+    "cwd_unusable",
+    "tmux_missing",
+    "tmux_unsupported",
+    "transport_failed",
+    "transport_timeout",
+    "journal_unwritable",
+    "journal_newer",
+    "journal_corrupt",
+    "journal_locked",
+    "journal_failed",
+    "timeout",
+    "actor_dead",
+    "mailbox_full",
+]
+
+
+class LastwordError(Exception):
+    """Base of everything that lastword raises.
+
+    Attributes:
+        kind: stable word to branch on.
+        reason: one sentence for a person.
+        remedy: what the caller can do about it, or an empty string.
+        provider: the provider concerned, or an empty string.
+    """
+
+    def __init__(self, kind: Kind, reason: str, *, remedy: str = "", provider: str = "") -> None:
+        super().__init__(kind, reason)
+        self.kind: Kind = kind
+        self.reason = reason
+        self.remedy = remedy
+        self.provider = provider
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.kind}). {self.remedy}".rstrip(". ") + ("." if self.remedy else "")
+
+
+class UsageError(LastwordError):
+    """The call was wrong: unknown provider, closed runtime, text that cannot be sent."""
+
+
+class RejectedError(LastwordError):
+    """The message was not accepted; nothing was delivered and nothing will be (C21)."""
+
+
+class TransportError(LastwordError):
+    """The endpoint could not be opened, written or looked at.
+
+    Attributes:
+        endpoint: pane id, process id or URL, or an empty string.
+    """
+
+    def __init__(
+        self, kind: Kind, reason: str, *, remedy: str = "", provider: str = "", endpoint: str = ""
+    ) -> None:
+        super().__init__(kind, reason, remedy=remedy, provider=provider)
+        self.endpoint = endpoint
+
+
+class TransportTimeoutError(TransportError):
+    """A bounded wait on an endpoint ran out.
+
+    Attributes:
+        wait: which wait it was.
+        after_s: its bound, seconds.
+    """
+
+    def __init__(self, wait: str, after_s: float, *, endpoint: str = "") -> None:
+        super().__init__(
+            "transport_timeout", f"{wait} did not answer within {after_s:g} s", endpoint=endpoint
+        )
+        self.wait = wait
+        self.after_s = after_s
+
+
+class ProviderError(LastwordError):
+    """The CLI could not be found, started or trusted."""
+
+
+class JournalError(LastwordError):
+    """The journal could not be opened, written or read; nothing was promised on it."""
+
+
+class ActorError(LastwordError):
+    """An actor could not take or answer a message: dead, or its mailbox is full."""

@@ -1,0 +1,1 @@
+"""The actor system on pykka: dispatchers, supervision, mailboxes, timers, tracing."""
