@@ -77,9 +77,7 @@ class TransportError(LastwordError):
         endpoint: pane id, process id or URL, or an empty string.
     """
 
-    def __init__(
-        self, kind: Kind, reason: str, *, remedy: str = "", provider: str = "", endpoint: str = ""
-    ) -> None:
+    def __init__(self, kind: Kind, reason: str, *, remedy: str = "", provider: str = "", endpoint: str = "") -> None:
         super().__init__(kind, reason, remedy=remedy, provider=provider)
         self.endpoint = endpoint
 
@@ -93,9 +91,7 @@ class TransportTimeoutError(TransportError):
     """
 
     def __init__(self, wait: str, after_s: float, *, endpoint: str = "") -> None:
-        super().__init__(
-            "transport_timeout", f"{wait} did not answer within {after_s:g} s", endpoint=endpoint
-        )
+        super().__init__("transport_timeout", f"{wait} did not answer within {after_s:g} s", endpoint=endpoint)
         self.wait = wait
         self.after_s = after_s
 

@@ -1,0 +1,245 @@
+"""What an adapter is: one object that translates a provider's native facts and states its capabilities (C50).
+
+It holds no turn state, knows no turn id of ours and settles nothing. Everything here is data and pure functions;
+the edge and the actors carry it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from lastword.actors.core.facts import Fact
+
+SourceKind = Literal["append-jsonl", "snapshot-json"]
+
+
+class SourceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that the provider writes and that an oracle reads.
+
+    Attributes:
+        kind: ``append-jsonl`` is read on from its offset; ``snapshot-json`` is read whole each time it changes.
+        path: absolute path; may not exist yet.
+        root: the folder under which wake-ups are watched for (few recursive watches, many files).
+    """
+
+    kind: SourceKind
+    path: str
+    root: str
+
+
+class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runtime asks of an adapter when it starts a CLI.
+
+    Attributes:
+        native_session: the id of the conversation: minted by us for a new one, the known one for a resume.
+        executable: argv prefix of the CLI (usually one absolute path).
+        env: the environment that the CLI will see (adapters read HOME and their own settings from it).
+        resume: continue that conversation instead of starting it.
+    """
+
+    native_session: str
+    cwd: str
+    executable: tuple[str, ...]
+    env: Mapping[str, str]
+    model: str = ""
+    permission_mode: str = ""
+    extra_args: tuple[str, ...] = ()
+    resume: bool = False
+
+
+class LaunchRecipe(msgspec.Struct, frozen=True, kw_only=True):
+    """How to start the CLI; pure data.
+
+    Attributes:
+        argv: what is executed, without a shell.
+        env: additions to the environment.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    native_session: str
+    width: int = 200
+    height: int = 50
+
+
+class SignalView(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be looked at to decide whether we may type: never to decide that a turn is over.
+
+    Attributes:
+        screen: visible lines, right-trimmed, top to bottom.
+        title: the pane's title.
+        status: bytes of the CLI's own registry file for this very process, or None while it has none.
+        pid: of the CLI.
+    """
+
+    screen: tuple[str, ...]
+    title: str
+    status: bytes | None
+    pid: int
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """The input box takes text. ``draft`` is what stands in it now ("" when empty)."""
+
+    draft: str = ""
+    busy: bool = False
+
+
+class DialogOpen(msgspec.Struct, frozen=True, kw_only=True, tag="dialog_open"):
+    """A dialog holds the keyboard; nothing may be typed into it (C25).
+
+    Attributes:
+        key: stable identity of this very dialog within one process of the CLI.
+        options: as shown, in order; may be empty where the screen does not tell.
+    """
+
+    key: str
+    question: str
+    options: tuple[str, ...] = ()
+    kind: Literal["trust", "permission", "login", "update", "rate_limit", "question", "panel", "other"] = "other"
+
+
+class NotReady(msgspec.Struct, frozen=True, kw_only=True, tag="not_ready"):
+    """Still starting, or a screen that cannot be read: look again."""
+
+    reason: str = ""
+
+
+Signal: TypeAlias = Ready | DialogOpen | NotReady
+
+
+class TypedText(msgspec.Struct, frozen=True, kw_only=True):
+    """A text made ready for typing.
+
+    Attributes:
+        text: what the host submitted.
+        paste: the bytes to paste (without any terminal brackets).
+        rewritten: what the record will show (the CLI's own declared rewriting applied).
+        notes: which declared rewritings apply (``crlf``, ``tab``, ``outer_blank``, …).
+    """
+
+    text: str
+    paste: bytes
+    rewritten: str
+    notes: tuple[str, ...] = ()
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """The text cannot be sent through this CLI without being executed, lost or changed."""
+
+    reason: str
+
+
+Capability = Literal[
+    "queues_while_busy",  # takes a message while a turn runs
+    "absorbs_while_busy",  # may take that message into the running turn
+    "interrupt",
+    "resume",
+    "clear",
+    "compact",
+    "dialogs",
+    "tool_calls",
+    "cli_started_turns",
+    "asserts_completion",  # its record says when a turn is over
+    "versions_in_record",
+]
+
+
+class Oracle(Protocol):
+    """Reads one conversation's bytes. Not thread-safe; no clock, no path, no process in it.
+
+    Same bytes, any chunking, same facts. Never raises for any input: an unreadable line is an
+    :class:`~lastword.actors.core.facts.UnknownRecord`.
+    """
+
+    def feed(self, source: str, chunk: bytes) -> list[Fact]:
+        """Facts of the bytes that follow the previous chunk of that source, in file order."""
+        ...
+
+    def feed_snapshot(self, source: str, data: bytes) -> list[Fact]:
+        """Facts of a snapshot file, read whole."""
+        ...
+
+    def eof(self, source: str) -> list[Fact]:
+        """Facts that only the proved end of the source gives (its writer is gone and all was fed)."""
+        ...
+
+    @property
+    def quiescent(self) -> bool:
+        """Whether no native turn is open and nothing is queued: reading may be resumed here without state."""
+        ...
+
+
+class Adapter(Protocol):
+    """One provider over its own TUI. Pure; shared by all sessions and threads."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
+
+    @property
+    def certified_versions(self) -> tuple[str, ...]:
+        """CLI versions on which the live suite of this adapter was seen green."""
+        ...
+
+    @property
+    def executables(self) -> tuple[str, ...]:
+        """Names under which the CLI is looked for on PATH, best first."""
+        ...
+
+    def new_native_session(self, entropy: bytes) -> str:
+        """An id for a new conversation in the provider's own form, from 16 bytes of entropy."""
+        ...
+
+    def parse_version(self, output: str) -> str:
+        """The version in what ``CLI --version`` prints, or ""."""
+        ...
+
+    def launch(self, request: LaunchRequest) -> LaunchRecipe: ...
+
+    def transcript(self, request: LaunchRequest) -> SourceSpec:
+        """The transcript of ``request.native_session``: where it is or will be."""
+        ...
+
+    def status_file(self, request: LaunchRequest, pid: int) -> SourceSpec | None:
+        """The CLI's own registry of that process, where it keeps one."""
+        ...
+
+    def oracle(self, source: SourceSpec, native_session: str, offset: int = 0) -> Oracle:
+        """A reader of that transcript that starts at ``offset`` (a place where an oracle was quiescent)."""
+        ...
+
+    def signals(self, view: SignalView) -> Signal: ...
+
+    def escape(self, text: str) -> TypedText | Refused: ...
+
+    def matches(self, typed: TypedText, recorded: str) -> bool:
+        """Whether a recorded input is this text, the CLI's own rewriting applied."""
+        ...
+
+    def landed(self, typed: TypedText, draft: str) -> bool:
+        """Whether the draft in the input box is this text (or the CLI's placeholder for it)."""
+        ...
+
+    def interrupt_keys(self) -> tuple[str, ...]: ...
+
+    def clear_draft_keys(self, draft: str) -> tuple[str, ...]:
+        """Keys that empty the input box of a text *of ours*; empty where the CLI has none."""
+        ...
+
+    def answer_keys(self, dialog: DialogOpen, option: int) -> tuple[str, ...]:
+        """Keys that choose option ``option`` (1-based) of that dialog."""
+        ...
+
+
+Adapters: TypeAlias = Mapping[str, Adapter]
+
+
+def describe(options: Sequence[str]) -> str:
+    """Options as one line for a person."""
+    return " | ".join(f"{number}. {option}" for number, option in enumerate(options, 1))

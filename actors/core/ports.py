@@ -1,0 +1,159 @@
+"""The ports: what the actors ask of the world, as protocols over plain values. Implemented at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.events import Accepted, Draft, Event
+from lastword.actors.core.ids import MessageId, SessionId, TurnId
+from lastword.actors.core.outcome import Completion, Origin
+
+# --- the journal ---------------------------------------------------------------------------------------------
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a transcript where its oracle was quiescent: reading may resume there without any state.
+
+    ``inode`` and ``device`` tell a replaced file from a grown one.
+    """
+
+    path: str
+    offset: int
+    inode: int = 0
+    device: int = 0
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One session. ``config`` and ``handle`` are opaque JSON texts: how it was asked for, and its live endpoint."""
+
+    session_id: SessionId
+    provider: str
+    transport: TransportName
+    cwd: str
+    native_session: str
+    state: Literal["open", "closed"] = "open"
+    config: str = "{}"
+    handle: str = "{}"
+    epoch: int = 1
+    cursor: Cursor | None = None
+    opened_at: float = 0.0
+    closed_at: float | None = None
+
+
+class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One accepted message and how far it has come."""
+
+    message_id: MessageId
+    session_id: SessionId
+    text: str
+    taken: Accepted
+    state: Literal["accepted", "submitted", "queued", "bound", "joined", "undelivered"] = "accepted"
+    turn_id: TurnId | None = None
+    accepted_at: float = 0.0
+    accepted_seq: int = 0
+    deadline_at: float | None = None
+
+
+class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn that is not settled yet, or was: ``settled`` goes with the completion, in one transaction."""
+
+    turn_id: TurnId
+    session_id: SessionId
+    message_id: MessageId | None
+    origin: Origin = "host"
+    state: Literal["accepted", "submitted", "running", "cancelling", "settled"] = "accepted"
+    native_turn: str = ""
+    parent_turn_id: TurnId | None = None
+    accepted_at: float = 0.0
+    submitted_at: float | None = None
+    bound_at: float | None = None
+    deadline_at: float | None = None
+    epoch: int = 1
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What is committed together or not at all, for one session.
+
+    Attributes:
+        accept: a new message, inserted or nothing: where its id is known already, *nothing* of this batch is
+            applied and :attr:`Recorded.existing` is the first one's row. ``accepted_seq`` is filled in by the
+            journal with the session's last seq after this batch.
+        completion: inserted or nothing on ``turn_id``; its ``unified_completion`` event gets the session's next
+            seq in the same transaction and ``committed_at`` is set; where it lost, no event is written for it.
+            The turn's row becomes ``settled``.
+        drafts: events, in order, before the completion's; each with a ``once`` key that is known is left out.
+    """
+
+    session_id: SessionId
+    session: SessionRow | None = None
+    accept: MessageRow | None = None
+    messages: tuple[MessageRow, ...] = ()
+    turns: tuple[TurnRow, ...] = ()
+    drafts: tuple[Draft, ...] = ()
+    completion: Completion | None = None
+    cursor: Cursor | None = None
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a batch.
+
+    Attributes:
+        events: the events really written, with their seq, in order.
+        won: whether the completion was the first for its turn (True where the batch had none).
+        completion: the completion that stands for the turn (the batch's own, stamped, or the earlier one).
+        existing: the message that had the id of ``accept`` already; then nothing was applied.
+        last_seq: the session's last seq after this batch.
+    """
+
+    events: tuple[Event, ...] = ()
+    won: bool = True
+    completion: Completion | None = None
+    existing: MessageRow | None = None
+    last_seq: int = 0
+
+
+class Journal(Protocol):
+    """The durable record. ``record`` is called by one writer thread; the readers from any thread."""
+
+    def record(self, batches: Sequence[Batch], now_wall_s: float) -> list[Recorded]:
+        """Commit all batches in one transaction; durable when it returns.
+
+        A batch that fails by itself never takes another batch of the group with it.
+
+        Raises:
+            JournalError: nothing of the group was committed.
+        """
+        ...
+
+    def events(self, session_id: SessionId, after: int = 0, limit: int = 500) -> list[Event]: ...
+
+    def last_seq(self, session_id: SessionId) -> int: ...
+
+    def sessions(self) -> list[SessionRow]: ...
+
+    def session(self, session_id: SessionId) -> SessionRow | None: ...
+
+    def turn(self, turn_id: TurnId) -> TurnRow | None: ...
+
+    def turns(self, session_id: SessionId, *, unsettled: bool = False) -> list[TurnRow]: ...
+
+    def message(self, message_id: MessageId) -> MessageRow | None: ...
+
+    def messages(self, session_id: SessionId, *, open_only: bool = False) -> list[MessageRow]:
+        """Messages in the order accepted; ``open_only``: neither joined, undelivered nor of a settled turn."""
+        ...
+
+    def completion(self, turn_id: TurnId) -> Completion | None: ...
+
+    def completions(self, session_id: SessionId) -> list[Completion]: ...
+
+    def turn_events(self, turn_id: TurnId) -> list[Event]: ...
+
+    def close(self) -> None: ...
+
+
+Environment = Mapping[str, str]

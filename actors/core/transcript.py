@@ -1,0 +1,72 @@
+"""Bytes to complete lines: offsets, partial tail, bounded memory.
+
+Any chunking of the same bytes gives the same lines. A torn last line stays inside and is no error. A line longer
+than the bound is dropped as it streams by and reported once as oversized, so a hostile file costs bounded memory.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+LINE_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One complete line without its newline; ``offset`` is the byte position of its start in the file."""
+
+    offset: int
+    data: bytes
+    oversized: bool = False
+
+
+class LineFramer:
+    """Cuts a growing byte stream into lines. Not thread-safe; owned by one oracle.
+
+    Args:
+        offset: byte position in the file of the first byte that will be fed.
+        line_bytes_max: a longer line is not kept; it comes out once as ``oversized`` with empty data.
+    """
+
+    def __init__(self, offset: int = 0, line_bytes_max: int = LINE_BYTES_MAX) -> None:
+        self._start = offset
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._dropping = False
+        self._max = line_bytes_max
+
+    @property
+    def tail_bytes(self) -> int:
+        """How many bytes of an unfinished line are held or being dropped."""
+        return self._held
+
+    @property
+    def offset(self) -> int:
+        """Byte position of the start of the unfinished line: all before it has come out."""
+        return self._start
+
+    def feed(self, chunk: bytes) -> list[Line]:
+        """Take the bytes that follow the previous chunk; give the lines that they complete, in order."""
+        lines: list[Line] = []
+        position = 0
+        while (end := chunk.find(b"\n", position)) >= 0:
+            piece = chunk[position:end]
+            length = self._held + len(piece)
+            if self._dropping or length > self._max:
+                lines.append(Line(self._start, b"", oversized=True))
+            else:
+                self._parts.append(piece)
+                lines.append(Line(self._start, b"".join(self._parts)))
+            self._parts.clear()
+            self._held = 0
+            self._dropping = False
+            self._start += length + 1
+            position = end + 1
+        rest = chunk[position:] if position else chunk
+        if rest:
+            self._held += len(rest)
+            if self._dropping or self._held > self._max:
+                self._dropping = True
+                self._parts.clear()
+            else:
+                self._parts.append(rest)
+        return lines
