@@ -58,6 +58,9 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: float | None = None
 
 
+RowState = Literal["accepted", "submitted", "running", "cancelling", "settled"]
+
+
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     """One turn that is not settled yet, or was: ``settled`` goes with the completion, in one transaction."""
 
@@ -65,7 +68,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     session_id: SessionId
     message_id: MessageId | None
     origin: Origin = "host"
-    state: Literal["accepted", "submitted", "running", "cancelling", "settled"] = "accepted"
+    state: RowState = "accepted"
     native_turn: str = ""
     parent_turn_id: TurnId | None = None
     accepted_at: float = 0.0

@@ -1,0 +1,857 @@
+"""The turn machine: the only place that decides that a turn is over.
+
+House rules
+-----------
+- Every transition stands in this file, and every legal edge in :data:`TURN_EDGES`; ``step`` asserts its result
+  against them and a test compares declared with reachable edges.
+- The machine reads no clock and does nothing: it answers with effects, which its actor carries out in order.
+- A turn leaves ``SETTLING`` only when the journal says that a completion stands. Facts that come later change
+  nothing; they are counted as late.
+
+Theory of operation
+-------------------
+``ACCEPTED`` (committed, not typed yet) -> ``SUBMITTED`` (typed, Enter pressed) -> ``RUNNING`` (the provider's own
+record shows the prompt) -> ``SETTLING`` (a terminal fact was taken; its completion is on its way to the journal)
+-> ``SETTLED``. ``CANCELLING`` is entered by an interrupt or a deadline; the provider's own record still decides how
+the turn ended, so a turn that completed just before the key arrived is ``completed``. Where an interrupt leaves no
+record at all (Claude Code before any output), the CLI's own registry saying *idle* after our key, and nothing in
+the record for a named time after that, settles it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, assert_never
+
+import msgspec
+
+from lastword.actors.core import events
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.facts import (
+    AssistantSaid,
+    CliStatusSeen,
+    CompactionRecorded,
+    PromptRecorded,
+    ProviderRetrying,
+    RecordExhausted,
+    ToolFinished,
+    ToolStarted,
+    TurnClosed,
+    TurnContinued,
+)
+from lastword.actors.core.ids import MessageId, SessionId, TurnId
+from lastword.actors.core.outcome import Completion, ErrorKind, Evidence, Origin, Source, Status, Times, TurnError
+from lastword.actors.core.ports import RowState, TurnRow
+
+REREAD_S = 1.0
+"""After the CLI says idle behind our interrupt: how long its record may still bring a terminal record (0.1 s seen)."""
+INTERRUPT_GRACE_S = 5.0
+"""How long one interrupt may take before the key is pressed again."""
+INTERRUPTS_MAX = 3
+"""After so many unanswered interrupts the CLI is ended; its session resumes with the next message (C07)."""
+END_GRACE_S = 10.0
+"""How long the end of the CLI, and its record read to the end, may take before it is asked for again."""
+RECORD_RETRY_S = 1.0
+"""Pause before a completion that the journal could not take is offered again; it is never given up."""
+
+
+class TurnState(enum.StrEnum):
+    """States from the caller's point of view; details are fields of :class:`Turn`."""
+
+    ACCEPTED = "accepted"
+    SUBMITTED = "submitted"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    SETTLING = "settling"
+    SETTLED = "settled"
+
+
+_A, _S, _R, _C = TurnState.ACCEPTED, TurnState.SUBMITTED, TurnState.RUNNING, TurnState.CANCELLING
+_SETTLING, _SETTLED = TurnState.SETTLING, TurnState.SETTLED
+
+TURN_EDGES: Mapping[TurnState, frozenset[TurnState]] = {
+    _A: frozenset({_A, _S, _R, _C, _SETTLING}),
+    _S: frozenset({_S, _R, _C, _SETTLING}),
+    _R: frozenset({_R, _C, _SETTLING}),
+    _C: frozenset({_C, _SETTLING}),
+    _SETTLING: frozenset({_SETTLING, _SETTLED}),
+    _SETTLED: frozenset({_SETTLED}),
+}
+
+_ROW_STATES: Mapping[TurnState, RowState] = {
+    _A: "accepted",
+    _S: "submitted",
+    _R: "running",
+    _C: "cancelling",
+    _SETTLING: "cancelling",  # never written: the completion's own transaction makes the row "settled"
+    _SETTLED: "settled",
+}
+
+CancelReason = Literal["interrupted", "deadline"]
+TimerName = Literal["deadline", "reread", "interrupt_grace", "end_grace", "record_retry"]
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that has begun and not ended."""
+
+    name: str
+    started_at: float | None
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of one turn. ``*_at`` in Unix seconds."""
+
+    turn_id: TurnId
+    session_id: SessionId
+    provider: str
+    transport: TransportName
+    message_id: MessageId | None = None
+    origin: Origin = "host"
+    parent_turn_id: TurnId | None = None
+    epoch: int = 1
+    state: TurnState = TurnState.ACCEPTED
+    native_turn: str = ""
+    native_session: str = ""
+    cli_version: str = ""
+    accepted_at: float | None = None
+    submitted_at: float | None = None
+    bound_at: float | None = None
+    native_started_at: float | None = None
+    deadline_at: float | None = None
+    joined: tuple[MessageId, ...] = ()
+    tools: Mapping[str, Tool] = {}
+    continued_by_hook: int = 0
+    cancel: CancelReason | None = None
+    withdrawing: bool = False
+    interrupts: int = 0
+    interrupted_at: float | None = None
+    moots: int = 0
+    idle_since: float | None = None
+    ending: bool = False
+    completion: Completion | None = None
+
+
+# --- what a turn is told --------------------------------------------------------------------------------------
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """The first message: arm the deadline."""
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """The session found the turn's prompt in the provider's record."""
+
+    prompt: PromptRecorded
+    native_session: str = ""
+    cli_version: str = ""
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """The CLI moved this turn's message into another native turn, whose end is now this turn's end too (C19)."""
+
+    native_turn: str
+    from_turn_id: TurnId | None
+    evidence: Evidence
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The text was typed and Enter was pressed."""
+
+    rewritten: tuple[str, ...] = ()
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """A further message was taken into this turn."""
+
+    message_id: MessageId
+    evidence: Evidence
+
+
+class Undeliverable(msgspec.Struct, frozen=True, kw_only=True):
+    """Proved: the text never became a prompt, or the CLI never came up."""
+
+    kind: Literal["not_delivered", "launch_failed"]
+    reason: str
+
+
+class Cancel(msgspec.Struct, frozen=True, kw_only=True):
+    """Stop the turn. Idempotent."""
+
+    reason: CancelReason = "interrupted"
+
+
+class Withdrawn(msgspec.Struct, frozen=True, kw_only=True):
+    """The text was never typed and will not be."""
+
+
+class InterruptPressed(msgspec.Struct, frozen=True, kw_only=True):
+    """The interrupt key went out; ``at`` is the Unix time taken just before it."""
+
+    at: float
+
+
+class InterruptMoot(msgspec.Struct, frozen=True, kw_only=True):
+    """There was nothing to interrupt: the CLI's input box is idle. A hint, which starts the re-read."""
+
+
+class TimerFired(msgspec.Struct, frozen=True, kw_only=True):
+    """One of this turn's own timers."""
+
+    name: TimerName
+
+
+class CompletionRecorded(msgspec.Struct, frozen=True, kw_only=True):
+    """The journal: this completion stands. ``won`` is False where an earlier one stood already."""
+
+    completion: Completion
+    won: bool
+
+
+class RecordingFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """The journal could not take the completion now."""
+
+
+class Superseded(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider's own registry says that it is in another conversation; this one was read to its end."""
+
+
+TurnFact: TypeAlias = (
+    AssistantSaid
+    | ToolStarted
+    | ToolFinished
+    | ProviderRetrying
+    | TurnContinued
+    | TurnClosed
+    | CompactionRecorded
+    | CliStatusSeen
+    | RecordExhausted
+)
+TurnEvent: TypeAlias = (
+    Begin
+    | Bound
+    | Adopted
+    | Submitted
+    | Joined
+    | Undeliverable
+    | Cancel
+    | Withdrawn
+    | InterruptPressed
+    | InterruptMoot
+    | TimerFired
+    | CompletionRecorded
+    | RecordingFailed
+    | Superseded
+    | TurnFact
+)
+
+# --- what a turn asks for ---------------------------------------------------------------------------------------
+
+
+class Emit(msgspec.Struct, frozen=True, kw_only=True):
+    """Record an event."""
+
+    draft: events.Draft
+
+
+class Persist(msgspec.Struct, frozen=True, kw_only=True):
+    """Write the turn's row."""
+
+    row: TurnRow
+
+
+class RecordCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """Offer the completion to the journal: inserted, or nothing."""
+
+    completion: Completion
+
+
+class Withdraw(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the endpoint to forget the message if it was not typed."""
+
+    message_id: MessageId
+
+
+class PressInterrupt(msgspec.Struct, frozen=True, kw_only=True):
+    """Press the provider's interrupt key."""
+
+
+class EndEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """End the CLI: it ignores interrupts."""
+
+
+class SetTimer(msgspec.Struct, frozen=True, kw_only=True):
+    """Arm (or re-arm) a timer of the turn's own."""
+
+    name: TimerName
+    delay_s: float
+
+
+class CancelTimer(msgspec.Struct, frozen=True, kw_only=True):
+    """Disarm it."""
+
+    name: TimerName
+
+
+class RecordLate(msgspec.Struct, frozen=True, kw_only=True):
+    """Count and trace a fact that came after the end (C06)."""
+
+    what: str
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the session and stop."""
+
+    completion: Completion
+
+
+Effect: TypeAlias = (
+    Emit
+    | Persist
+    | RecordCompletion
+    | Withdraw
+    | PressInterrupt
+    | EndEndpoint
+    | SetTimer
+    | CancelTimer
+    | RecordLate
+    | Finish
+)
+
+
+class Now(msgspec.Struct, frozen=True, kw_only=True):
+    """The instant of a step: ``mono_s`` for durations, ``wall_s`` for stamps."""
+
+    mono_s: float
+    wall_s: float
+
+
+Step: TypeAlias = tuple[Turn, tuple[Effect, ...]]
+_STATE_TIMERS: tuple[TimerName, ...] = ("reread", "interrupt_grace", "end_grace")
+
+
+def step(turn: Turn, event: TurnEvent, now: Now) -> Step:
+    """Take one message; give the turn after it and what must be done, in order. Pure.
+
+    Raises:
+        AssertionError: a rule of this file broke one of its own declared edges.
+    """
+    match turn.state:
+        case TurnState.ACCEPTED:
+            after, effects = _accepted(turn, event, now)
+        case TurnState.SUBMITTED:
+            after, effects = _submitted(turn, event, now)
+        case TurnState.RUNNING:
+            after, effects = _running(turn, event, now)
+        case TurnState.CANCELLING:
+            after, effects = _cancelling(turn, event, now)
+        case TurnState.SETTLING:
+            after, effects = _settling(turn, event)
+        case TurnState.SETTLED:
+            after, effects = _settled(turn, event)
+        case _:
+            assert_never(turn.state)
+    assert after.state in TURN_EDGES[turn.state], f"{turn.state} -> {after.state} is no declared edge"
+    if after.state not in (_SETTLING, _SETTLED) and (
+        after.state != turn.state or after.native_turn != turn.native_turn
+    ):
+        effects = (*effects, Persist(row=row_of(after)))
+    return after, effects
+
+
+# --- one function per state ---------------------------------------------------------------------------------
+
+
+def _accepted(turn: Turn, event: TurnEvent, now: Now) -> Step:
+    match event:
+        case Begin():
+            return turn, _arm_deadline(turn, now)
+        case Bound():
+            return _bind(turn, event, now)
+        case Adopted():
+            return _adopt(turn, event, now)
+        case Submitted():
+            return _submit(turn, event, now, TurnState.SUBMITTED)
+        case Joined():
+            return _join(turn, event)
+        case Undeliverable():
+            return _fail_delivery(turn, event, now)
+        case Cancel():
+            return _cancel(turn, event.reason)
+        case Withdrawn():
+            return turn, ()  # an answer to a withdrawal that this epoch did not ask for
+        case TimerFired():
+            return _timer_while_open(turn, event)
+        case TurnClosed():
+            return _close(turn, event, now)
+        case RecordExhausted():
+            return turn, ()  # nothing was typed: the session opens the conversation again and delivers
+        case Superseded():
+            return turn, ()  # nothing was typed: the message goes to the conversation that the CLI is in now
+        case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
+            return turn, (RecordLate(what="fact_before_binding"),)
+        case CompactionRecorded() | CliStatusSeen() | InterruptPressed() | InterruptMoot():
+            return turn, ()  # nothing runs for this turn yet
+        case CompletionRecorded() | RecordingFailed():
+            return turn, (RecordLate(what="record_without_completion"),)
+        case _:
+            assert_never(event)
+
+
+def _submitted(turn: Turn, event: TurnEvent, now: Now) -> Step:
+    match event:
+        case Begin():
+            return turn, _arm_deadline(turn, now)
+        case Bound():
+            return _bind(turn, event, now)
+        case Adopted():
+            return _adopt(turn, event, now)
+        case Submitted() | Withdrawn():
+            return turn, ()  # said twice, or too late to withdraw
+        case Joined():
+            return _join(turn, event)
+        case Undeliverable():
+            return _fail_delivery(turn, event, now)
+        case Cancel():
+            return _cancel(turn, event.reason)
+        case TimerFired():
+            return _timer_while_open(turn, event)
+        case TurnClosed():
+            return _close(turn, event, now)
+        case RecordExhausted():
+            return _lose(turn, now, "provider_exited", "the CLI ended and its record does not show the prompt")
+        case Superseded():
+            return _lose(turn, now, "superseded", "the CLI went to another conversation before the prompt was recorded")
+        case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
+            return turn, (RecordLate(what="fact_before_binding"),)
+        case CompactionRecorded() | CliStatusSeen() | InterruptPressed() | InterruptMoot():
+            return turn, ()  # hints at most: the record decides
+        case CompletionRecorded() | RecordingFailed():
+            return turn, (RecordLate(what="record_without_completion"),)
+        case _:
+            assert_never(event)
+
+
+def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
+    match event:
+        case Begin():
+            return turn, _arm_deadline(turn, now)
+        case Bound():
+            return turn, ()  # the same record again, after a re-read
+        case Adopted():
+            return _adopt(turn, event, now)
+        case Submitted():
+            return _submit(turn, event, now, TurnState.RUNNING)  # the record was faster than our own report
+        case Joined():
+            return _join(turn, event)
+        case Undeliverable() | Withdrawn():
+            return turn, ()  # the record shows the prompt: that wins
+        case Cancel():
+            return _cancel(turn, event.reason)
+        case TimerFired():
+            return _timer_while_open(turn, event)
+        case TurnClosed():
+            return _close(turn, event, now)
+        case RecordExhausted():
+            return _lose(turn, now, "provider_exited", "the CLI ended and its record holds no end of this turn")
+        case Superseded():
+            return _lose(turn, now, "superseded", "the CLI went to another conversation; this one has no end")
+        case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
+            return _progress(turn, event)
+        case CompactionRecorded() | CliStatusSeen() | InterruptPressed() | InterruptMoot():
+            return turn, ()  # hints at most: the record decides
+        case CompletionRecorded() | RecordingFailed():
+            return turn, (RecordLate(what="record_without_completion"),)
+        case _:
+            assert_never(event)
+
+
+def _cancelling(turn: Turn, event: TurnEvent, now: Now) -> Step:
+    match event:
+        case Begin():
+            return turn, _resume_cancelling(turn, now)
+        case Bound():
+            bound, effects = _bind(turn, event, now)
+            return bound, effects
+        case Adopted():
+            return _adopt(turn, event, now)
+        case Submitted():
+            after, effects = _submit(turn, event, now, TurnState.CANCELLING)
+            if not turn.withdrawing:
+                return after, effects
+            after = msgspec.structs.replace(after, withdrawing=False)
+            return after, (*effects, *_press())  # it was typed before we could withdraw it: interrupt it
+        case Withdrawn():
+            if turn.native_turn:
+                return turn, ()  # the record shows the prompt: that wins
+            return _settle_cancelled(turn, now, source="delivery")
+        case Joined():
+            return _join(turn, event)
+        case Undeliverable():
+            return _settle_cancelled(turn, now, source="delivery")
+        case Cancel():
+            return turn, ()  # already on its way
+        case InterruptPressed():
+            first = turn.interrupted_at if turn.interrupted_at is not None else event.at
+            return msgspec.structs.replace(turn, interrupts=turn.interrupts + 1, interrupted_at=first), ()
+        case InterruptMoot():
+            return _moot(turn, now)
+        case CliStatusSeen():
+            return _idle_behind_interrupt(turn, event)
+        case TimerFired():
+            return _timer_while_cancelling(turn, event, now)
+        case TurnClosed():
+            return _close(turn, event, now)
+        case RecordExhausted():
+            return _settle_cancelled(turn, now, source="process_exit")
+        case Superseded():
+            return _settle_cancelled(turn, now, source="interrupt")
+        case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
+            return _progress(turn, event)
+        case CompactionRecorded():
+            return turn, ()  # no part of how the turn ends
+        case CompletionRecorded() | RecordingFailed():
+            return turn, (RecordLate(what="record_without_completion"),)
+        case _:
+            assert_never(event)
+
+
+def _settling(turn: Turn, event: TurnEvent) -> Step:
+    assert turn.completion is not None
+    match event:
+        case CompletionRecorded():
+            settled = msgspec.structs.replace(turn, state=TurnState.SETTLED, completion=event.completion)
+            return settled, (Finish(completion=event.completion),)
+        case RecordingFailed():
+            return turn, (SetTimer(name="record_retry", delay_s=RECORD_RETRY_S),)
+        case TimerFired(name="record_retry") | Begin():
+            return turn, (RecordCompletion(completion=turn.completion),)
+        case TurnClosed():
+            return turn, (RecordLate(what="late_terminal"),)
+        case _:
+            return turn, _late(event)
+
+
+def _settled(turn: Turn, event: TurnEvent) -> Step:
+    match event:
+        case TurnClosed():
+            return turn, (RecordLate(what="late_terminal"),)
+        case _:
+            return turn, _late(event)
+
+
+def _late(event: TurnEvent) -> tuple[Effect, ...]:
+    """After the end only what says something new about the turn is worth counting; the rest has no meaning left."""
+    match event:
+        case AssistantSaid() | ToolStarted() | ToolFinished() | TurnContinued() | Bound() | Joined():
+            return (RecordLate(what="late_fact"),)
+        case Undeliverable() | RecordExhausted() | Superseded():
+            return (RecordLate(what="late_loss"),)
+        case _:
+            return ()
+
+
+# --- what the state functions share -----------------------------------------------------------------------------
+
+
+def row_of(turn: Turn) -> TurnRow:
+    """The turn's row in the journal; ``settled`` is written by the journal itself, with the completion."""
+    return TurnRow(
+        turn_id=turn.turn_id,
+        session_id=turn.session_id,
+        message_id=turn.message_id,
+        origin=turn.origin,
+        state=_ROW_STATES[turn.state],
+        native_turn=turn.native_turn,
+        parent_turn_id=turn.parent_turn_id,
+        accepted_at=turn.accepted_at or 0.0,
+        submitted_at=turn.submitted_at,
+        bound_at=turn.bound_at,
+        deadline_at=turn.deadline_at,
+        epoch=turn.epoch,
+    )
+
+
+def _arm_deadline(turn: Turn, now: Now) -> tuple[Effect, ...]:
+    if turn.deadline_at is None:
+        return ()
+    return (SetTimer(name="deadline", delay_s=max(0.0, turn.deadline_at - now.wall_s)),)
+
+
+def _bind(turn: Turn, event: Bound, now: Now) -> Step:
+    prompt = event.prompt
+    state = turn.state if turn.state is TurnState.CANCELLING else TurnState.RUNNING
+    bound = msgspec.structs.replace(
+        turn,
+        state=state,
+        native_turn=prompt.native_turn,
+        native_session=event.native_session,
+        cli_version=event.cli_version or turn.cli_version,
+        bound_at=now.wall_s,
+        native_started_at=prompt.evidence.native_at,
+    )
+    started = events.TurnStarted(
+        origin=turn.origin,
+        text=prompt.text if turn.origin != "host" else None,
+        native_turn_id=prompt.native_turn,
+        evidence=prompt.evidence,
+    )
+    effects: tuple[Effect, ...] = (_emit(bound, started, "started", prompt.evidence),)
+    if turn.withdrawing:  # it was typed after all, and its record came before the pane's own report
+        bound = msgspec.structs.replace(bound, withdrawing=False)
+        effects = (*effects, *_press())
+    return bound, effects
+
+
+def _adopt(turn: Turn, event: Adopted, now: Now) -> Step:
+    state = turn.state if turn.state is TurnState.CANCELLING else TurnState.RUNNING
+    moved = msgspec.structs.replace(
+        turn, state=state, native_turn=event.native_turn, bound_at=now.wall_s, withdrawing=False
+    )
+    body = events.MessageMoved(from_turn_id=event.from_turn_id, evidence=event.evidence)
+    return moved, (_emit(moved, body, f"moved:{event.native_turn}", event.evidence),)
+
+
+def _submit(turn: Turn, event: Submitted, now: Now, state: TurnState) -> Step:
+    if turn.submitted_at is not None:
+        return turn, ()
+    after = msgspec.structs.replace(turn, state=state, submitted_at=now.wall_s)
+    return after, (_emit(after, events.MessageSubmitted(rewritten=event.rewritten), "submitted", None),)
+
+
+def _join(turn: Turn, event: Joined) -> Step:
+    if event.message_id in turn.joined:
+        return turn, ()
+    after = msgspec.structs.replace(turn, joined=(*turn.joined, event.message_id))
+    draft = events.Draft(
+        body=events.MessageJoined(evidence=event.evidence),
+        turn_id=turn.turn_id,
+        message_id=event.message_id,
+        native_at=event.evidence.native_at,
+        once=f"joined:{event.message_id}",
+    )
+    return after, (Emit(draft=draft),)
+
+
+def _progress(turn: Turn, event: AssistantSaid | ToolStarted | ToolFinished | ProviderRetrying | TurnContinued) -> Step:
+    match event:
+        case AssistantSaid():
+            body = events.AssistantMessage(text=event.text, native_message_id=event.native_message)
+            key = f"said:{event.native_message}:{event.evidence.offset}"
+            return turn, (_emit(turn, body, key, event.evidence),)
+        case ToolStarted():
+            tools = {**turn.tools, event.call_id: Tool(name=event.name, started_at=event.evidence.native_at)}
+            after = msgspec.structs.replace(turn, tools=tools)
+            started = events.ToolStarted(call_id=event.call_id, name=event.name, arguments=event.arguments)
+            return after, (_emit(turn, started, f"tool:{event.call_id}", event.evidence),)
+        case ToolFinished():
+            known = turn.tools.get(event.call_id)
+            if known is None:
+                return turn, (RecordLate(what="result_without_call"),)
+            after = msgspec.structs.replace(
+                turn, tools={key: tool for key, tool in turn.tools.items() if key != event.call_id}
+            )
+            ended = event.evidence.native_at
+            duration = ended - known.started_at if ended is not None and known.started_at is not None else None
+            finished = events.ToolFinished(
+                call_id=event.call_id,
+                name=known.name,
+                status=event.status,
+                result=event.result,
+                duration_s=duration,
+            )
+            return after, (_emit(turn, finished, f"tool-end:{event.call_id}", event.evidence),)
+        case ProviderRetrying():
+            retrying = events.ProviderRetrying(message=event.message)
+            return turn, (_emit(turn, retrying, f"retry:{event.evidence.offset}", event.evidence),)
+        case TurnContinued():
+            return msgspec.structs.replace(turn, continued_by_hook=turn.continued_by_hook + 1), ()
+        case _:
+            assert_never(event)
+
+
+def _emit(turn: Turn, body: events.EventBody, key: str, evidence: Evidence | None) -> Emit:
+    draft = events.Draft(
+        body=body,
+        turn_id=turn.turn_id,
+        message_id=turn.message_id,
+        native_at=evidence.native_at if evidence is not None else None,
+        once=f"{turn.turn_id}:{key}",
+    )
+    return Emit(draft=draft)
+
+
+# --- cancelling -----------------------------------------------------------------------------------------------
+
+
+def _press() -> tuple[Effect, ...]:
+    return (PressInterrupt(), SetTimer(name="interrupt_grace", delay_s=INTERRUPT_GRACE_S))
+
+
+def _cancel(turn: Turn, reason: CancelReason) -> Step:
+    if turn.state is TurnState.ACCEPTED and turn.message_id is not None:
+        after = msgspec.structs.replace(turn, state=TurnState.CANCELLING, cancel=reason, withdrawing=True)
+        wait = SetTimer(name="interrupt_grace", delay_s=INTERRUPT_GRACE_S)
+        return after, (Withdraw(message_id=turn.message_id), wait)
+    return msgspec.structs.replace(turn, state=TurnState.CANCELLING, cancel=reason), _press()
+
+
+def _resume_cancelling(turn: Turn, now: Now) -> tuple[Effect, ...]:
+    """A restarted actor of a turn that was being cancelled: ask again, nothing is decided by having asked before."""
+    if turn.withdrawing and turn.message_id is not None:
+        wait = SetTimer(name="interrupt_grace", delay_s=INTERRUPT_GRACE_S)
+        return (Withdraw(message_id=turn.message_id), wait)
+    return (*_arm_deadline(turn, now), *_press())
+
+
+def _moot(turn: Turn, now: Now) -> Step:
+    """The input box is idle and empty. A prompt that is on record needs only the re-read; one that is not may still
+    be on its way through the CLI, so it is believed absent only after several looks, seconds apart."""
+    if turn.withdrawing or turn.ending:
+        return turn, ()
+    after = msgspec.structs.replace(turn, moots=turn.moots + 1, interrupts=turn.interrupts + 1)
+    if turn.native_turn:
+        return after, (SetTimer(name="reread", delay_s=REREAD_S),)
+    if after.moots >= INTERRUPTS_MAX:
+        return _settle_cancelled(after, now, source="delivery")
+    return after, ()
+
+
+def _idle_behind_interrupt(turn: Turn, event: CliStatusSeen) -> Step:
+    if turn.withdrawing or turn.interrupted_at is None:
+        return turn, ()
+    if event.status == "idle" and event.updated_at >= turn.interrupted_at:
+        return msgspec.structs.replace(turn, idle_since=event.updated_at), (SetTimer(name="reread", delay_s=REREAD_S),)
+    if event.status != "idle" and turn.idle_since is not None:
+        return msgspec.structs.replace(turn, idle_since=None), (CancelTimer(name="reread"),)
+    return turn, ()
+
+
+def _timer_while_open(turn: Turn, event: TimerFired) -> Step:
+    match event.name:
+        case "deadline":
+            return _cancel(turn, "deadline")
+        case "reread" | "interrupt_grace" | "end_grace" | "record_retry":
+            return turn, ()  # stale: its state is over
+        case _:
+            assert_never(event.name)
+
+
+def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
+    match event.name:
+        case "deadline":
+            if turn.cancel == "deadline":
+                return turn, ()
+            return msgspec.structs.replace(turn, cancel="deadline"), ()
+        case "reread":
+            return _settle_cancelled(turn, now, source="interrupt")
+        case "interrupt_grace":
+            if turn.withdrawing and turn.message_id is not None:
+                return turn, (
+                    Withdraw(message_id=turn.message_id),
+                    SetTimer(name="interrupt_grace", delay_s=INTERRUPT_GRACE_S),
+                )
+            if turn.interrupts < INTERRUPTS_MAX:
+                return turn, _press()
+            return msgspec.structs.replace(turn, ending=True), (
+                EndEndpoint(),
+                SetTimer(name="end_grace", delay_s=END_GRACE_S),
+            )
+        case "end_grace":
+            return turn, (EndEndpoint(), SetTimer(name="end_grace", delay_s=END_GRACE_S))
+        case "record_retry":
+            return turn, ()
+        case _:
+            assert_never(event.name)
+
+
+# --- settling ---------------------------------------------------------------------------------------------------
+
+
+def _close(turn: Turn, event: TurnClosed, now: Now) -> Step:
+    error = event.error
+    if event.status == "cancelled":
+        error = TurnError(kind=turn.cancel or "interrupted", message="interrupted, by the provider's own record")
+    elif event.status == "lost" and error is None:
+        error = TurnError(kind="superseded", message="a later turn began without this one's end")
+    elif event.status == "failed" and error is None:
+        error = TurnError(kind="provider_error")
+    return _settle(
+        turn,
+        now,
+        event.status,
+        "transcript",
+        answer=event.answer if event.status == "completed" else None,
+        error=error,
+        evidence=event.evidence,
+        background_pending=event.background_pending,
+    )
+
+
+def _fail_delivery(turn: Turn, event: Undeliverable, now: Now) -> Step:
+    return _settle(turn, now, "failed", "delivery", error=TurnError(kind=event.kind, message=event.reason))
+
+
+def _lose(turn: Turn, now: Now, kind: ErrorKind, message: str) -> Step:
+    source: Source = "process_exit" if kind == "provider_exited" else "transcript"
+    return _settle(turn, now, "lost", source, error=TurnError(kind=kind, message=message))
+
+
+def _settle_cancelled(turn: Turn, now: Now, *, source: Source) -> Step:
+    kind: ErrorKind = turn.cancel or "interrupted"
+    message = "the host's deadline passed" if kind == "deadline" else "cancelled by the host"
+    return _settle(turn, now, "cancelled", source, error=TurnError(kind=kind, message=message))
+
+
+def _settle(
+    turn: Turn,
+    now: Now,
+    status: Status,
+    source: Source,
+    *,
+    answer: str | None = None,
+    error: TurnError | None = None,
+    evidence: Evidence | None = None,
+    background_pending: int = 0,
+) -> Step:
+    if status == "completed" and answer is None:
+        answer = ""
+    completion = Completion(
+        turn_id=turn.turn_id,
+        session_id=turn.session_id,
+        status=status,
+        source=source,
+        provider=turn.provider,
+        transport=turn.transport,
+        answer=answer,
+        empty=status == "completed" and not answer,
+        error=error if status != "completed" else None,
+        message_id=turn.message_id,
+        joined=turn.joined,
+        origin=turn.origin,
+        parent_turn_id=turn.parent_turn_id,
+        native_turn_id=turn.native_turn,
+        native_session_id=turn.native_session,
+        cli_version=turn.cli_version,
+        background_pending=background_pending,
+        continued_by_hook=turn.continued_by_hook,
+        evidence=evidence,
+        times=Times(
+            accepted_at=turn.accepted_at,
+            submitted_at=turn.submitted_at,
+            bound_at=turn.bound_at,
+            terminal_seen_at=now.wall_s,
+            native_started_at=turn.native_started_at,
+            native_ended_at=evidence.native_at if evidence is not None else None,
+        ),
+    )
+    after = msgspec.structs.replace(turn, state=TurnState.SETTLING, completion=completion)
+    orphans = tuple(_orphaned_tool(turn, call_id, tool) for call_id, tool in turn.tools.items())
+    disarm = tuple(CancelTimer(name=name) for name in (*_STATE_TIMERS, "deadline"))
+    return after, (*orphans, RecordCompletion(completion=completion), *disarm)
+
+
+def _orphaned_tool(turn: Turn, call_id: str, tool: Tool) -> Emit:
+    """A tool that began and whose end never came is closed with the turn: a start and an end, never one alone (C32)."""
+    body = events.ToolFinished(call_id=call_id, name=tool.name, status="no_result")
+    return _emit(turn, body, f"tool-end:{call_id}", None)
