@@ -706,7 +706,8 @@ def _resume_cancelling(turn: Turn, now: Now) -> tuple[Effect, ...]:
 
 def _moot(turn: Turn, now: Now) -> Step:
     """The input box is idle and empty. A prompt that is on record needs only the re-read; one that is not may still
-    be on its way through the CLI, so it is believed absent only after several looks, seconds apart."""
+    be on its way through the CLI, so it is believed absent only after several looks, seconds apart.
+    """
     if turn.withdrawing or turn.ending:
         return turn, ()
     after = msgspec.structs.replace(turn, moots=turn.moots + 1, interrupts=turn.interrupts + 1)
