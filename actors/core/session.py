@@ -1,0 +1,420 @@
+"""Admission, order and binding: which message belongs to which turn, by the provider's own record.
+
+Pure and single-threaded: owned by one SessionActor. It answers with effects, which the actor carries out in order.
+
+Rules
+-----
+- A session is idle when no turn of it is open and no message waits. A message for an idle session starts a turn and
+  gets its turn id at once; any other is *pending* until the record binds it (C20).
+- A prompt in the record is ours when it is the text of the first message that we delivered and that is not bound
+  yet. The CLI may have merged several of them into one prompt: the first starts the turn, the others joined it.
+  A prompt that nobody sent through us gets a turn of its own (C19).
+- After a terminal fact nothing more is read out until that turn is settled, so a turn's completion always comes
+  before the next turn's start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from lastword.actors.core import turn as turns
+from lastword.actors.core.adapter import TypedText
+from lastword.actors.core.errors import Kind
+from lastword.actors.core.facts import (
+    AssistantSaid,
+    CliStatusSeen,
+    CliVersionSeen,
+    CompactionRecorded,
+    Fact,
+    InputDropped,
+    InputJoined,
+    InputQueued,
+    PromptRecorded,
+    ProviderRetrying,
+    RecordExhausted,
+    ToolFinished,
+    ToolStarted,
+    TurnClosed,
+    TurnContinued,
+    UnknownRecord,
+)
+from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.outcome import Evidence, Origin
+
+PENDING_MAX = 1_000
+"""Messages of one session that may wait at the same time; the next is refused as ``overloaded``."""
+FOREIGN_ORIGINS: frozenset[str] = frozenset({"task_notification", "hook", "local_command", "resubmitted_steer"})
+
+Stage = Literal["waiting", "typing", "submitted", "queued"]
+
+
+class Pending(msgspec.Struct, kw_only=True):
+    """A message that is accepted and not yet bound to a native turn.
+
+    ``stage``: ``waiting`` (nothing typed), ``typing`` (with the pane), ``submitted`` (Enter pressed), ``queued`` (the
+    record shows it in the CLI's own queue).
+    """
+
+    message_id: MessageId
+    typed: TypedText
+    turn_id: TurnId | None
+    stage: Stage = "waiting"
+
+
+# --- effects ------------------------------------------------------------------------------------------------------
+
+
+class OpenTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A native turn without a turn of ours: mint an id, open it, tell it that it is bound."""
+
+    message_id: MessageId | None
+    origin: Origin
+    bound: turns.Bound
+
+
+class ToTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell that turn."""
+
+    turn_id: TurnId
+    event: turns.TurnEvent
+
+
+class Proved(msgspec.Struct, frozen=True, kw_only=True):
+    """The record proves that this message was submitted: the pane may go on with the next."""
+
+    message_id: MessageId
+    stage: Stage
+    evidence: Evidence
+
+
+class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
+    """A message without a turn of its own was proved not to run."""
+
+    message_id: MessageId
+    reason: str
+
+
+class Rebound(msgspec.Struct, frozen=True, kw_only=True):
+    """The CLI says that it is in another conversation: follow it."""
+
+    native_session: str
+    previous: str
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """The CLI is gone and its record was read to the end. ``redeliver``: messages that were never typed."""
+
+    redeliver: tuple[MessageId, ...]
+    exit_status: int | None
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """Count a record that was not handled (unknown and handled ones are counted alike)."""
+
+    what: str
+
+
+SessionEffect: TypeAlias = OpenTurn | ToTurn | Proved | Undelivered | Rebound | Gone | Count
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a message. ``refused`` is an error kind, or "" when it is taken."""
+
+    starts_turn: bool = False
+    refused: Kind | None = None
+    reason: str = ""
+
+
+class SessionCore:
+    """State of one session's messages and native turns.
+
+    Args:
+        matches: whether a recorded input is that typed text (the adapter's rule).
+        native_session: the provider's conversation.
+    """
+
+    def __init__(self, matches: Callable[[TypedText, str], bool], native_session: str) -> None:
+        self._matches = matches
+        self.native_session = native_session
+        self.cli_version = ""
+        self.cli_status: CliStatusSeen | None = None
+        self.pending: dict[MessageId, Pending] = {}
+        self.open: dict[TurnId, str] = {}
+        """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
+        self._closed_natives: dict[str, TurnId] = {}
+        self._settling: set[TurnId] = set()
+        self._backlog: deque[Fact | turns.Superseded] = deque()
+
+    # --- admission ------------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """No turn is open and no message waits."""
+        return not self.open and not self.pending
+
+    def admit(self, *, run: bool) -> Admission:
+        """Whether a message may be taken now, and how; ``run`` refuses where a turn is open or a message waits."""
+        if run and not self.idle:
+            return Admission(refused="busy", reason="a turn is being delivered or is active")
+        if len(self.pending) >= PENDING_MAX:
+            return Admission(refused="overloaded", reason=f"{PENDING_MAX} messages of this session are waiting")
+        return Admission(starts_turn=self.idle)
+
+    def accept(self, message_id: MessageId, typed: TypedText, turn_id: TurnId | None) -> None:
+        """Note a message; ``turn_id`` where it starts a turn."""
+        self.pending[message_id] = Pending(message_id=message_id, typed=typed, turn_id=turn_id)
+        if turn_id is not None:
+            self.open[turn_id] = ""
+
+    def refuse(self, message_id: MessageId) -> None:
+        """Take back an ``accept`` whose commit failed."""
+        pending = self.pending.pop(message_id, None)
+        if pending is not None and pending.turn_id is not None:
+            self.open.pop(pending.turn_id, None)
+
+    def interrupted_turn(self) -> TurnId | None:
+        """Which turn an interrupt means: the one that runs, else the one that is being delivered."""
+        for turn_id, native in self.open.items():
+            if native and turn_id not in self._settling:
+                return turn_id
+        return next((turn_id for turn_id in self.open if turn_id not in self._settling), None)
+
+    # --- delivery -------------------------------------------------------------------------------------------
+
+    def typing(self, message_id: MessageId) -> None:
+        """The message went to the pane."""
+        self._advance(message_id, "typing")
+
+    def submitted(self, message_id: MessageId, rewritten: tuple[str, ...]) -> list[SessionEffect]:
+        """Enter was pressed for it."""
+        pending = self._advance(message_id, "submitted")
+        if pending is not None and pending.turn_id is not None:
+            return [ToTurn(turn_id=pending.turn_id, event=turns.Submitted(rewritten=rewritten))]
+        return []
+
+    def withdraw(self, message_id: MessageId) -> list[SessionEffect]:
+        """It was never typed and will not be."""
+        pending = self.pending.pop(message_id, None)
+        if pending is None:
+            return []
+        if pending.turn_id is not None:
+            self._settling.add(pending.turn_id)
+            return [ToTurn(turn_id=pending.turn_id, event=turns.Withdrawn())]
+        return [Undelivered(message_id=message_id, reason="withdrawn")]
+
+    def undeliverable(
+        self, message_id: MessageId, kind: Literal["not_delivered", "launch_failed"], reason: str
+    ) -> list[SessionEffect]:
+        """Proved: it never became a prompt."""
+        pending = self.pending.pop(message_id, None)
+        if pending is None:
+            return []
+        if pending.turn_id is not None:
+            self._settling.add(pending.turn_id)
+            event = turns.Undeliverable(kind=kind, reason=reason)
+            return [ToTurn(turn_id=pending.turn_id, event=event)]
+        return [Undelivered(message_id=message_id, reason=kind)]
+
+    def _advance(self, message_id: MessageId, stage: Stage) -> Pending | None:
+        order: tuple[Stage, ...] = ("waiting", "typing", "submitted", "queued")
+        pending = self.pending.get(message_id)
+        if pending is not None and order.index(stage) > order.index(pending.stage):
+            pending.stage = stage
+        return pending
+
+    # --- facts ----------------------------------------------------------------------------------------------
+
+    def read(self, facts: Sequence[Fact | turns.Superseded]) -> list[SessionEffect]:
+        """Take facts in the order of the record."""
+        self._backlog.extend(facts)
+        return self._drain()
+
+    def finished(self, turn_id: TurnId) -> list[SessionEffect]:
+        """That turn is settled and committed."""
+        self._settling.discard(turn_id)
+        native = self.open.pop(turn_id, "")
+        if native:
+            self._closed_natives[native] = turn_id
+            while len(self._closed_natives) > 64:  # enough to know a late record; older ones count as unknown
+                del self._closed_natives[next(iter(self._closed_natives))]
+        for message_id, pending in list(self.pending.items()):
+            if pending.turn_id == turn_id:
+                del self.pending[message_id]
+        return self._drain()
+
+    def known_native(self, native_turn: str, turn_id: TurnId, *, settled: bool) -> None:
+        """Tell the binding of an earlier life, so that reading its records again binds nothing twice."""
+        if settled:
+            self._closed_natives[native_turn] = turn_id
+        else:
+            self.open[turn_id] = native_turn
+
+    @property
+    def backlog(self) -> int:
+        """Facts that wait for a turn to settle."""
+        return len(self._backlog)
+
+    def _drain(self) -> list[SessionEffect]:
+        effects: list[SessionEffect] = []
+        while self._backlog and not self._settling:
+            effects += self._one(self._backlog.popleft())
+        return effects
+
+    def _one(self, fact: Fact | turns.Superseded) -> list[SessionEffect]:
+        match fact:
+            case PromptRecorded():
+                return self._prompt(fact)
+            case InputQueued():
+                return self._queued(fact)
+            case InputJoined():
+                return self._joined(fact)
+            case InputDropped():
+                return self._dropped(fact)
+            case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
+                return self._to_native(fact.native_turn, fact)
+            case TurnClosed():
+                return self._closed(fact)
+            case CompactionRecorded():
+                return []
+            case CliVersionSeen():
+                self.cli_version = fact.version
+                return []
+            case CliStatusSeen():
+                return self._status(fact)
+            case UnknownRecord():
+                return [Count(what=fact.what)]
+            case RecordExhausted():
+                return self._exhausted(fact)
+            case turns.Superseded():
+                bound = [turn_id for turn_id, native in self.open.items() if native]
+                self._settling.update(bound)
+                return [ToTurn(turn_id=turn_id, event=fact) for turn_id in bound]
+
+    def _prompt(self, fact: PromptRecorded) -> list[SessionEffect]:
+        if fact.native_turn in self._closed_natives or fact.native_turn in self.open.values():
+            return []  # read before
+        bound = turns.Bound(prompt=fact, native_session=self.native_session, cli_version=self.cli_version)
+        ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text)
+        if not ours:
+            return [OpenTurn(message_id=None, origin=self._foreign_origin(fact), bound=bound)]
+        first, *others = ours
+        del self.pending[first.message_id]
+        effects: list[SessionEffect] = [Proved(message_id=first.message_id, stage="submitted", evidence=fact.evidence)]
+        if first.turn_id is not None:
+            self.open[first.turn_id] = fact.native_turn
+            effects.append(ToTurn(turn_id=first.turn_id, event=bound))
+        else:
+            effects.append(OpenTurn(message_id=first.message_id, origin="host", bound=bound))
+        for other in others:
+            effects += self._join_native(other, fact.native_turn, fact.evidence)
+        return effects
+
+    def opened(self, turn_id: TurnId, native_turn: str) -> None:
+        """The actor minted a turn for an :class:`OpenTurn`; told before anything more is read."""
+        self.open[turn_id] = native_turn
+
+    def _foreign_origin(self, fact: PromptRecorded) -> Origin:
+        match fact.origin:
+            case "task_notification":
+                return "task_notification"
+            case "hook":
+                return "hook"
+            case "local_command":
+                return "local_command"
+            case "resubmitted_steer":
+                return "resubmitted_steer"
+            case _:
+                return "human_terminal"
+
+    def _queued(self, fact: InputQueued) -> list[SessionEffect]:
+        for pending in self._match(fact.text, stages=("typing", "submitted")):
+            pending.stage = "queued"
+            return [Proved(message_id=pending.message_id, stage="queued", evidence=fact.evidence)]
+        return []
+
+    def _joined(self, fact: InputJoined) -> list[SessionEffect]:
+        effects: list[SessionEffect] = []
+        for pending in self._match(fact.text):
+            effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
+            effects += self._join_native(pending, fact.native_turn, fact.evidence)
+        return effects
+
+    def _join_native(self, pending: Pending, native_turn: str, evidence: Evidence) -> list[SessionEffect]:
+        self.pending.pop(pending.message_id, None)
+        host = next((turn_id for turn_id, native in self.open.items() if native == native_turn), None)
+        if pending.turn_id is not None:  # it owns a turn, but the CLI was in another: that one's end is its end
+            self.open[pending.turn_id] = native_turn
+            moved = turns.Adopted(native_turn=native_turn, from_turn_id=host, evidence=evidence)
+            return [ToTurn(turn_id=pending.turn_id, event=moved)]
+        if host is None:
+            return [Undelivered(message_id=pending.message_id, reason="joined_unknown_turn")]
+        return [ToTurn(turn_id=host, event=turns.Joined(message_id=pending.message_id, evidence=evidence))]
+
+    def _dropped(self, fact: InputDropped) -> list[SessionEffect]:
+        effects: list[SessionEffect] = []
+        for pending in self._match(fact.text, stages=("queued", "submitted", "typing")):
+            effects += self.undeliverable(pending.message_id, "not_delivered", f"the CLI dropped it: {fact.reason}")
+        return effects
+
+    def _to_native(self, native_turn: str, event: turns.TurnEvent) -> list[SessionEffect]:
+        owner = next((turn_id for turn_id, native in self.open.items() if native == native_turn), None)
+        if owner is None:
+            return [Count(what="late_fact" if native_turn in self._closed_natives else "fact_of_unknown_turn")]
+        return [ToTurn(turn_id=owner, event=event)]
+
+    def _closed(self, fact: TurnClosed) -> list[SessionEffect]:
+        owners = [turn_id for turn_id, native in self.open.items() if native == fact.native_turn]
+        if not owners:
+            late = fact.native_turn in self._closed_natives
+            return [Count(what="late_terminal" if late else "terminal_of_unknown_turn")]
+        self._settling.update(owners)
+        return [ToTurn(turn_id=turn_id, event=fact) for turn_id in owners]
+
+    def _status(self, fact: CliStatusSeen) -> list[SessionEffect]:
+        self.cli_status = fact
+        effects: list[SessionEffect] = []
+        if fact.native_session and fact.native_session != self.native_session:
+            effects.append(Rebound(native_session=fact.native_session, previous=self.native_session))
+            self.native_session = fact.native_session
+        return effects + [ToTurn(turn_id=turn_id, event=fact) for turn_id in self.open]
+
+    def _exhausted(self, fact: RecordExhausted) -> list[SessionEffect]:
+        effects: list[SessionEffect] = []
+        redeliver: list[MessageId] = []
+        for pending in list(self.pending.values()):
+            if pending.stage in ("waiting", "typing"):
+                pending.stage = "waiting"
+                redeliver.append(pending.message_id)
+            elif pending.turn_id is None:
+                del self.pending[pending.message_id]
+                effects.append(Undelivered(message_id=pending.message_id, reason="provider_exited"))
+        untyped = {pending.turn_id for pending in self.pending.values() if pending.stage == "waiting"}
+        for turn_id in self.open:
+            effects.append(ToTurn(turn_id=turn_id, event=fact))
+            if turn_id not in untyped:
+                self._settling.add(turn_id)
+        effects.append(Gone(redeliver=tuple(redeliver), exit_status=fact.exit_status))
+        return effects
+
+    # --- matching -------------------------------------------------------------------------------------------
+
+    def _match(self, recorded: str, stages: tuple[Stage, ...] = ("typing", "submitted", "queued")) -> list[Pending]:
+        """The first delivered message with this text, or the run of them that the CLI merged into it."""
+        delivered = [pending for pending in self.pending.values() if pending.stage in stages]
+        for pending in delivered:
+            if self._matches(pending.typed, recorded):
+                return [pending]
+        wanted = "".join(recorded.split())
+        for start in range(len(delivered)):
+            merged = ""
+            for end in range(start, len(delivered)):
+                merged += "".join(delivered[end].typed.rewritten.split())
+                if not wanted.startswith(merged):
+                    break
+                if merged == wanted and end > start:
+                    return delivered[start : end + 1]
+        return []

@@ -1,0 +1,607 @@
+"""How a text gets into a CLI's input box, with proof at each step (C24, C25). Pure; owned by one PaneActor.
+
+The steps of one delivery: *ready* (the box takes text, and holds nobody's draft) -> paste -> *landed* (the box shows
+exactly our text) -> Enter, guarded by one more look in the same round trip -> *submitted*, which only the record
+proves. A step is repeated only when it is proved missing: Enter while the box still holds our text; the paste while
+the box is empty. Nothing is submitted that was not seen landed, so nothing is submitted twice. While a dialog is
+open nothing is typed, except a host's own answer to that very dialog.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeAlias, assert_never
+
+import msgspec
+
+from lastword.actors.core.adapter import DialogOpen, NotReady, Ready, Signal, TypedText
+from lastword.actors.core.ids import MessageId, TurnId
+
+START_S = 60.0
+"""How long a CLI may take until its input box can be read; a dialog on the way stops this clock."""
+START_LOOK_S = 0.05
+HOLD_LOOK_S = 0.25
+"""Between looks while a dialog, a person's draft or copy mode holds delivery."""
+LAND_LOOK_S = 0.005
+LAND_LOOK_MAX_S = 0.2
+LANDED_S = 3.0
+"""After a paste: how long until a box that shows nothing proves that the paste is missing."""
+PASTES_MAX = 3
+PROOF_LOOK_S = 0.5
+PROOF_LOOK_MAX_S = 5.0
+ENTERS_MAX = 12
+ABSENT_S = 30.0
+"""Idle CLI, empty box, nothing on record for this long behind our Enter: proved absent (C24)."""
+OURS_MAX = 8
+
+
+class Phase(enum.Enum):
+    """Where the pane is."""
+
+    UNOPENED = "unopened"
+    STARTING = "starting"
+    IDLE = "idle"
+    READYING = "readying"
+    CLEARING = "clearing"
+    PASTING = "pasting"
+    LANDING = "landing"
+    PRESSING = "pressing"
+    PROVING = "proving"
+    GONE = "gone"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One text to deliver. ``proved_by_record`` is False for a CLI's own command, which leaves no prompt."""
+
+    message_id: MessageId
+    typed: TypedText
+    proved_by_record: bool = True
+
+
+# --- effects ----------------------------------------------------------------------------------------------------
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Look at the pane and the registry now."""
+
+
+class LookIn(msgspec.Struct, frozen=True):
+    """Look after that long; replaces an earlier one."""
+
+    delay_s: float
+
+
+class Paste(msgspec.Struct, frozen=True):
+    """Paste these bytes, bracketed."""
+
+    data: bytes
+
+
+class Press(msgspec.Struct, frozen=True, kw_only=True):
+    """Press keys. With ``guard`` the pane is looked at first, in the same round trip, and the press is dropped where
+    the guard does not hold: ``landed`` (the box shows the job's text, no dialog), ``dialog`` (that dialog is open).
+    """
+
+    keys: tuple[str, ...]
+    what: Literal["enter", "interrupt", "clear", "answer"]
+    guard: Literal["", "landed", "dialog"] = ""
+    dialog_id: str = ""
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: Enter went out for this message."""
+
+    message_id: MessageId
+    rewritten: tuple[str, ...]
+
+
+class WithdrawnReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: it was never submitted and is no longer in the box."""
+
+    message_id: MessageId
+
+
+class NotDelivered(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: proved not to have become a prompt."""
+
+    message_id: MessageId
+    kind: Literal["not_delivered", "launch_failed"]
+    reason: str
+
+
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: a command that leaves no prompt has left the box."""
+
+    message_id: MessageId
+
+
+class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: the interrupt key is going out now."""
+
+    turn_id: TurnId
+
+
+class NothingToInterrupt(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: the box is idle and empty."""
+
+    turn_id: TurnId
+
+
+class DialogSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: a dialog is open."""
+
+    dialog_id: str
+    dialog: DialogOpen
+
+
+class DialogGone(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: that dialog is no longer open."""
+
+    dialog_id: str
+    answered: bool
+
+
+class AnswerResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: the answer was pressed, or the dialog is not the one that is open."""
+
+    token: str
+    applied: bool
+
+
+class BecameReady(msgspec.Struct, frozen=True):
+    """Report: the input box takes text for the first time."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: delivery waits for a person (once per reason)."""
+
+    reason: Literal["draft", "copy_mode", "dialog"]
+
+
+PaneEffect: TypeAlias = (
+    Look
+    | LookIn
+    | Paste
+    | Press
+    | Submitted
+    | WithdrawnReport
+    | NotDelivered
+    | Delivered
+    | Interrupted
+    | NothingToInterrupt
+    | DialogSeen
+    | DialogGone
+    | AnswerResult
+    | BecameReady
+    | Held
+)
+
+
+class TypingRules(Protocol):
+    """The part of an adapter that typing needs."""
+
+    def landed(self, typed: TypedText, draft: str) -> bool: ...
+
+    def interrupt_keys(self) -> tuple[str, ...]: ...
+
+    def clear_draft_keys(self, draft: str) -> tuple[str, ...]: ...
+
+    def answer_keys(self, dialog: DialogOpen, option: int) -> tuple[str, ...]: ...
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    token: str
+    dialog_id: str
+    option: int
+
+
+def dialog_id(dialog: DialogOpen, epoch: int) -> str:
+    """Identity of a dialog: its key within one process of the CLI."""
+    return "d_" + hashlib.sha256(f"{epoch}\0{dialog.key}".encode()).hexdigest()[:16]
+
+
+class PaneCore:
+    """The typing machine of one pane.
+
+    Args:
+        rules: the adapter.
+        epoch: of the CLI process in the pane.
+    """
+
+    def __init__(self, rules: TypingRules, epoch: int) -> None:
+        self._rules = rules
+        self._epoch = epoch
+        self.phase = Phase.UNOPENED
+        self.jobs: deque[Job] = deque()
+        self.dialog: tuple[str, DialogOpen] | None = None
+        self._answered: str = ""
+        self._answer: _Answer | None = None
+        self._interrupt: TurnId | None = None
+        self._interrupted_once: set[TurnId] = set()
+        self._ours: deque[TypedText] = deque(maxlen=OURS_MAX)
+        self._withdraw: set[MessageId] = set()
+        self._since = 0.0
+        self._absent_since: float | None = None
+        self._delay = 0.0
+        self._pastes = 0
+        self._enters = 0
+        self._held: set[str] = set()
+        self._looking = False
+        self._ready_once = False
+
+    # --- commands -------------------------------------------------------------------------------------------
+
+    def opened(self, now_s: float) -> list[PaneEffect]:
+        """The CLI's process runs."""
+        self.phase = Phase.STARTING
+        self._since = now_s
+        return self._look()
+
+    def deliver(self, job: Job, now_s: float) -> list[PaneEffect]:
+        """Take a text; they are typed one after the other, in order."""
+        self.jobs.append(job)
+        return self._next(now_s)
+
+    def withdraw(self, message_id: MessageId, now_s: float) -> list[PaneEffect]:
+        """Forget a text if Enter was not pressed for it yet; answered by a report, unless it was."""
+        for job in self.jobs:
+            if job.message_id != message_id:
+                continue
+            if job is self.jobs[0] and self.phase not in (Phase.UNOPENED, Phase.STARTING, Phase.IDLE, Phase.READYING):
+                self._withdraw.add(message_id)
+                return [] if self.phase in (Phase.PRESSING, Phase.PROVING) else self._look()
+            self.jobs.remove(job)
+            if self.phase is Phase.READYING:
+                self.phase = Phase.IDLE
+            return [WithdrawnReport(message_id=message_id), *self._next(now_s)]
+        return []
+
+    def interrupt(self, turn_id: TurnId) -> list[PaneEffect]:
+        """Press the interrupt key as soon as a look allows it."""
+        self._interrupt = turn_id
+        return self._look()
+
+    def answer(self, token: str, wanted_dialog: str, option: int) -> list[PaneEffect]:
+        """Answer that dialog, if it is the one that is open."""
+        self._answer = _Answer(token=token, dialog_id=wanted_dialog, option=option)
+        return self._look()
+
+    def proved(self, message_id: MessageId, now_s: float) -> list[PaneEffect]:
+        """The record shows that the message was submitted."""
+        if not self.jobs or self.jobs[0].message_id != message_id:
+            return []
+        return self._done(now_s)
+
+    def nudge(self) -> list[PaneEffect]:
+        """Something changed (the CLI's registry): look."""
+        return self._look()
+
+    def gone(self) -> tuple[MessageId | None, bool]:
+        """The CLI is gone. Gives the message in progress, and whether Enter was pressed for it."""
+        pressed = self.phase is Phase.PROVING
+        current = self.jobs[0].message_id if self.jobs else None
+        self.phase = Phase.GONE
+        self.jobs.clear()
+        return current, pressed
+
+    # --- what was seen ----------------------------------------------------------------------------------------
+
+    def look_due(self) -> list[PaneEffect]:
+        """The timer of a :class:`LookIn`."""
+        return self._look()
+
+    def looked(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
+        """The answer to a look."""
+        self._looking = False
+        if self.phase in (Phase.GONE, Phase.UNOPENED):
+            return []
+        effects = self._see_dialog(signal)
+        if self._answer is not None:
+            effects += self._try_answer(signal)
+        if self._interrupt is not None:
+            effects += self._try_interrupt(signal, copy_mode=copy_mode, now_s=now_s)
+        match self.phase:
+            case Phase.STARTING:
+                effects += self._starting(signal, now_s)
+            case Phase.READYING:
+                effects += self._readying(signal, copy_mode=copy_mode, now_s=now_s)
+            case Phase.CLEARING:
+                effects += self._clearing(signal, now_s)
+            case Phase.LANDING:
+                effects += self._landing(signal, copy_mode=copy_mode, now_s=now_s)
+            case Phase.PROVING:
+                effects += self._proving(signal, copy_mode=copy_mode, now_s=now_s)
+            case Phase.IDLE:
+                if self.dialog is not None:
+                    effects.append(LookIn(HOLD_LOOK_S))  # a dialog may close without a word in the registry
+            case Phase.PASTING | Phase.PRESSING | Phase.UNOPENED | Phase.GONE:
+                pass
+            case _:
+                assert_never(self.phase)
+        return effects
+
+    def look_failed(self) -> list[PaneEffect]:
+        """The pane could not be looked at; that is no proof of anything."""
+        self._looking = False
+        return [] if self.phase in (Phase.GONE, Phase.UNOPENED) else [LookIn(HOLD_LOOK_S)]
+
+    def pasted(self, *, ok: bool, now_s: float) -> list[PaneEffect]:
+        """The paste went out, or could not."""
+        if self.phase is not Phase.PASTING:
+            return []
+        self.phase = Phase.LANDING if ok else Phase.READYING
+        self._since = now_s
+        self._delay = LAND_LOOK_S
+        return self._look() if ok else [LookIn(HOLD_LOOK_S)]
+
+    def pressed(self, what: str, *, ok: bool, now_s: float) -> list[PaneEffect]:
+        """Keys went out, or the guard (or tmux) refused them."""
+        if what != "enter" or self.phase is not Phase.PRESSING or not self.jobs:
+            return self._look() if what in ("answer", "clear") else []
+        job = self.jobs[0]
+        first = self._enters == 0
+        if not ok:
+            if first:
+                self.phase = Phase.LANDING
+                return self._look()
+            self.phase = Phase.PROVING
+            return [LookIn(PROOF_LOOK_S)]
+        self.phase = Phase.PROVING
+        self._enters += 1
+        if first:
+            self._since = now_s
+            self._delay = PROOF_LOOK_S
+            self._absent_since = None
+        report: list[PaneEffect] = [Submitted(message_id=job.message_id, rewritten=job.typed.notes)] if first else []
+        return [*report, LookIn(LAND_LOOK_S * 4 if not job.proved_by_record else PROOF_LOOK_S)]
+
+    # --- phases ---------------------------------------------------------------------------------------------
+
+    def _starting(self, signal: Signal, now_s: float) -> list[PaneEffect]:
+        match signal:
+            case Ready():
+                self.phase = Phase.IDLE
+                if self._ready_once:
+                    return self._next(now_s)
+                self._ready_once = True
+                return [BecameReady(), *self._next(now_s)]
+            case DialogOpen():
+                self._since = now_s
+                return [LookIn(HOLD_LOOK_S)]
+            case NotReady():
+                if now_s - self._since > START_S and self.jobs:
+                    job = self.jobs.popleft()
+                    reason = f"its input box was not readable within {START_S:g} s: {signal.reason or 'no prompt seen'}"
+                    failed = NotDelivered(message_id=job.message_id, kind="launch_failed", reason=reason)
+                    return [failed, LookIn(HOLD_LOOK_S)]
+                return [LookIn(START_LOOK_S if now_s - self._since < START_S else HOLD_LOOK_S)]
+            case _:
+                assert_never(signal)
+
+    def _readying(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
+        match signal:
+            case NotReady():
+                return [LookIn(START_LOOK_S)]
+            case DialogOpen():
+                return [*self._hold("dialog"), LookIn(HOLD_LOOK_S)]
+            case Ready():
+                if copy_mode:
+                    return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
+                if signal.draft:
+                    if any(self._rules.landed(ours, signal.draft) for ours in self._ours):
+                        return self._clear(signal.draft, now_s)
+                    return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
+                self._held.clear()
+                self.phase = Phase.PASTING
+                self._pastes += 1
+                return [Paste(self.jobs[0].typed.paste)]
+            case _:
+                assert_never(signal)
+
+    def _clear(self, draft: str, now_s: float) -> list[PaneEffect]:
+        keys = self._rules.clear_draft_keys(draft)
+        if not keys:
+            return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
+        self.phase = Phase.CLEARING
+        self._since = now_s
+        return [Press(keys=keys, what="clear"), LookIn(START_LOOK_S)]
+
+    def _clearing(self, signal: Signal, now_s: float) -> list[PaneEffect]:
+        match signal:
+            case Ready(draft=""):
+                self.phase = Phase.READYING
+                if self.jobs and self.jobs[0].message_id in self._withdraw:
+                    return self._withdrawn(now_s)
+                return self._look()
+            case Ready():
+                if now_s - self._since > LANDED_S:
+                    self.phase = Phase.READYING  # it is somebody's draft after all: hold
+                return [LookIn(START_LOOK_S)]
+            case DialogOpen() | NotReady():
+                self.phase = Phase.READYING
+                return [LookIn(HOLD_LOOK_S)]
+            case _:
+                assert_never(signal)
+
+    def _landing(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
+        job = self.jobs[0]
+        waited = now_s - self._since
+        match signal:
+            case Ready(draft=draft) if draft and self._rules.landed(job.typed, draft):
+                self._remember(job.typed)
+                if job.message_id in self._withdraw:
+                    return self._clear(draft, now_s)
+                if copy_mode:
+                    return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
+                self.phase = Phase.PRESSING
+                return [Press(keys=("Enter",), what="enter", guard="landed")]
+            case Ready(draft=""):
+                if waited > LANDED_S:
+                    if job.message_id in self._withdraw:
+                        return self._withdrawn(now_s)
+                    if self._pastes >= PASTES_MAX:
+                        return self._fail(f"{PASTES_MAX} pastes left the input box empty", now_s)
+                    self.phase = Phase.READYING
+                    return self._look()
+            case Ready():
+                if waited > LANDED_S * 4:
+                    return self._fail("the input box shows another text than the one that was pasted", now_s)
+            case DialogOpen():
+                # what was pasted before or into a dialog may be swallowed: see what the box holds once it is closed
+                self._since = now_s
+                return [*self._hold("dialog"), LookIn(HOLD_LOOK_S)]
+            case NotReady():
+                if waited > START_S:
+                    return self._fail("the input box could not be read after the paste", now_s)
+            case _:
+                assert_never(signal)
+        self._delay = min(self._delay * 1.5, LAND_LOOK_MAX_S)
+        return [LookIn(self._delay)]
+
+    def _proving(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
+        job = self.jobs[0]
+        match signal:
+            case Ready(draft=draft) if draft and self._rules.landed(job.typed, draft):
+                self._absent_since = None
+                if job.message_id in self._withdraw:
+                    return self._clear(draft, now_s)
+                if self._enters >= ENTERS_MAX:
+                    return self._fail(f"{ENTERS_MAX} times Enter did not submit the text", now_s)
+                if copy_mode:
+                    return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
+                self.phase = Phase.PRESSING
+                return [Press(keys=("Enter",), what="enter", guard="landed")]
+            case Ready(busy=busy):
+                if not job.proved_by_record:
+                    return [Delivered(message_id=job.message_id), *self._done(now_s)]
+                if busy:
+                    self._absent_since = None
+                elif self._absent_since is None:
+                    self._absent_since = now_s
+                elif now_s - self._absent_since > ABSENT_S:
+                    why = f"idle, with an empty input box and nothing on record for {ABSENT_S:g} s after Enter"
+                    return self._fail(why, now_s)
+            case DialogOpen() | NotReady():
+                if not job.proved_by_record and isinstance(signal, DialogOpen):
+                    return [Delivered(message_id=job.message_id), *self._done(now_s)]
+                self._absent_since = None
+            case _:
+                assert_never(signal)
+        self._delay = min(self._delay * 1.5, PROOF_LOOK_MAX_S)
+        return [LookIn(self._delay)]
+
+    # --- interrupts, dialogs ----------------------------------------------------------------------------------
+
+    def _try_interrupt(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
+        assert self._interrupt is not None
+        turn_id = self._interrupt
+        if isinstance(signal, NotReady) or copy_mode:
+            return [LookIn(HOLD_LOOK_S)]  # the turn's own grace bounds this: it asks again, then ends the CLI
+        self._interrupt = None
+        if isinstance(signal, Ready) and self.phase is Phase.PROVING and self.jobs:
+            job = self.jobs[0]
+            if signal.draft and self._rules.landed(job.typed, signal.draft):
+                self._withdraw.add(job.message_id)  # Enter was swallowed: the text is still ours to take back
+                return []
+        first = turn_id not in self._interrupted_once
+        if isinstance(signal, Ready) and not signal.busy and not first:
+            return [NothingToInterrupt(turn_id=turn_id)]
+        self._interrupted_once.add(turn_id)
+        return [Interrupted(turn_id=turn_id), Press(keys=self._rules.interrupt_keys(), what="interrupt")]
+
+    def _see_dialog(self, signal: Signal) -> list[PaneEffect]:
+        if isinstance(signal, NotReady):
+            return []
+        seen = (dialog_id(signal, self._epoch), signal) if isinstance(signal, DialogOpen) else None
+        before = self.dialog
+        if (seen and seen[0]) == (before and before[0]):
+            return []
+        self.dialog = seen
+        effects: list[PaneEffect] = []
+        if before is not None:
+            effects.append(DialogGone(dialog_id=before[0], answered=before[0] == self._answered))
+        if seen is not None:
+            effects.append(DialogSeen(dialog_id=seen[0], dialog=seen[1]))
+        return effects
+
+    def _try_answer(self, signal: Signal) -> list[PaneEffect]:
+        assert self._answer is not None
+        wanted = self._answer
+        if isinstance(signal, NotReady):
+            return [LookIn(START_LOOK_S)]
+        self._answer = None
+        if self.dialog is None or self.dialog[0] != wanted.dialog_id or not isinstance(signal, DialogOpen):
+            return [AnswerResult(token=wanted.token, applied=False)]
+        keys = self._rules.answer_keys(signal, wanted.option)
+        if not keys:
+            return [AnswerResult(token=wanted.token, applied=False)]
+        self._answered = wanted.dialog_id
+        return [
+            Press(keys=keys, what="answer", guard="dialog", dialog_id=wanted.dialog_id),
+            AnswerResult(token=wanted.token, applied=True),
+        ]
+
+    # --- shared -----------------------------------------------------------------------------------------------
+
+    def guard(self, press: Press) -> Callable[[Signal], bool]:
+        """The check that a guarded press makes on the last look before it; pure and short."""
+        job = self.jobs[0] if self.jobs else None
+        epoch, rules = self._epoch, self._rules
+
+        def holds(signal: Signal) -> bool:
+            match press.guard:
+                case "landed":
+                    return job is not None and isinstance(signal, Ready) and rules.landed(job.typed, signal.draft)
+                case "dialog":
+                    return isinstance(signal, DialogOpen) and dialog_id(signal, epoch) == press.dialog_id
+                case "":
+                    return True
+                case _:
+                    assert_never(press.guard)
+
+        return holds
+
+    def _look(self) -> list[PaneEffect]:
+        if self._looking or self.phase in (Phase.UNOPENED, Phase.GONE):
+            return []
+        self._looking = True
+        return [Look()]
+
+    def _next(self, now_s: float) -> list[PaneEffect]:
+        if self.phase is not Phase.IDLE or not self.jobs:
+            return []
+        self.phase = Phase.READYING
+        self._since = now_s
+        self._pastes = 0
+        self._enters = 0
+        self._held.clear()
+        return self._look()
+
+    def _done(self, now_s: float) -> list[PaneEffect]:
+        job = self.jobs.popleft()
+        self._withdraw.discard(job.message_id)
+        self._remember(job.typed)
+        self.phase = Phase.IDLE
+        return self._next(now_s)
+
+    def _withdrawn(self, now_s: float) -> list[PaneEffect]:
+        message_id = self.jobs[0].message_id
+        return [WithdrawnReport(message_id=message_id), *self._done(now_s)]
+
+    def _fail(self, reason: str, now_s: float) -> list[PaneEffect]:
+        message_id = self.jobs[0].message_id
+        failed = NotDelivered(message_id=message_id, kind="not_delivered", reason=reason)
+        return [failed, *self._done(now_s)]
+
+    def _remember(self, typed: TypedText) -> None:
+        if typed not in self._ours:
+            self._ours.append(typed)
+
+    def _hold(self, reason: Literal["draft", "copy_mode", "dialog"]) -> list[PaneEffect]:
+        if reason in self._held:
+            return []
+        self._held.add(reason)
+        return [Held(reason=reason)]
