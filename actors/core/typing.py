@@ -302,7 +302,7 @@ class PaneCore:
         if self._answer is not None:
             effects += self._try_answer(signal)
         if self._interrupt is not None:
-            effects += self._try_interrupt(signal, copy_mode=copy_mode, now_s=now_s)
+            effects += self._try_interrupt(signal, copy_mode=copy_mode)
         match self.phase:
             case Phase.STARTING:
                 effects += self._starting(signal, now_s)
@@ -495,7 +495,7 @@ class PaneCore:
 
     # --- interrupts, dialogs ----------------------------------------------------------------------------------
 
-    def _try_interrupt(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
+    def _try_interrupt(self, signal: Signal, *, copy_mode: bool) -> list[PaneEffect]:
         assert self._interrupt is not None
         turn_id = self._interrupt
         if isinstance(signal, NotReady) or copy_mode:
