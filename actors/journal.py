@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from lastword.actors.system.actor import Actor
-
 from lastword.actors.core.events import Event
 from lastword.actors.core.ports import Journal
 from lastword.actors.group_commit import Commit, CommitFailed, CommitStats, Committed, GroupCommitter, JournalCommand
+from lastword.actors.system.actor import Actor
 
 __all__ = ["Commit", "CommitFailed", "CommitStats", "Committed", "JournalActor", "JournalCommand"]
 
