@@ -101,7 +101,17 @@ class ProviderError(LastwordError):
 
 
 class JournalError(LastwordError):
-    """The journal could not be opened, written or read; nothing was promised on it."""
+    """The journal could not be opened, written or read; nothing was promised on it.
+
+    Attributes:
+        retryable: the same call may succeed a moment later (the file was busy, the device answered with an error).
+    """
+
+    def __init__(
+        self, kind: Kind, reason: str, *, remedy: str = "", provider: str = "", retryable: bool = False
+    ) -> None:
+        super().__init__(kind, reason, remedy=remedy, provider=provider)
+        self.retryable = retryable
 
 
 class ActorError(LastwordError):

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.errors import JournalError
 from lastword.actors.core.events import Accepted, Draft, Event
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion, Origin
@@ -83,11 +84,16 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         accept: a new message, inserted or nothing: where its id is known already, *nothing* of this batch is
-            applied and :attr:`Recorded.existing` is the first one's row. ``accepted_seq`` is filled in by the
-            journal with the session's last seq after this batch.
+            applied and :attr:`Recorded.existing` is the first one's row (of whatever session). ``accepted_seq`` is
+            filled in by the journal with the session's last seq after this batch, ``accepted_at`` where it is 0.
+        session: the whole row, replacing the stored one; a ``cursor`` of None leaves the stored cursor as it is.
+        messages: whole rows, replacing the stored ones; an ``accepted_seq`` or ``accepted_at`` of 0 leaves the
+            stored figure as it is.
+        turns: whole rows, replacing the stored ones; a row that is settled already is left as it is.
         completion: inserted or nothing on ``turn_id``; its ``unified_completion`` event gets the session's next
             seq in the same transaction and ``committed_at`` is set; where it lost, no event is written for it.
-            The turn's row becomes ``settled``.
+            The turn's row becomes ``settled`` (and is made where there was none). The rest of the batch is
+            applied whether it won or not.
         drafts: events, in order, before the completion's; each with a ``once`` key that is known is left out.
     """
 
@@ -122,13 +128,15 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 class Journal(Protocol):
     """The durable record. ``record`` is called by one writer thread; the readers from any thread."""
 
-    def record(self, batches: Sequence[Batch], now_wall_s: float) -> list[Recorded]:
+    def record(self, batches: Sequence[Batch], now_wall_s: float) -> list[Recorded | JournalError]:
         """Commit all batches in one transaction; durable when it returns.
 
-        A batch that fails by itself never takes another batch of the group with it.
+        One result per batch, in order. A batch that is bad by itself (it cannot be encoded, or names two sessions)
+        is answered by a :class:`JournalError` in its place; nothing of it is applied, and it never takes another
+        batch of the group with it.
 
         Raises:
-            JournalError: nothing of the group was committed.
+            JournalError: nothing of the group was committed; ``retryable`` says whether trying again may help.
         """
         ...
 

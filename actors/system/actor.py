@@ -1,0 +1,208 @@
+"""The base of every actor: a real ``pykka.Actor`` whose loop is run in slices by a dispatcher.
+
+A subclass implements ``receive`` and knows neither its dispatcher nor its threads. It never blocks unless
+it is spawned pinned. pykka's own ways in (``start``, proxies) are closed: an actor is made by ``spawn``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, final
+
+import pykka
+
+from lastword.actors.core.errors import UsageError
+from lastword.actors.system.envelope import context, trace_text
+from lastword.actors.system.mailbox import STOP
+from lastword.actors.system.supervision import ChildFailed
+from lastword.actors.system.tracing import Span, Tracer, ids_of
+
+if TYPE_CHECKING:
+    from lastword.actors.system.cell import ActorTimer
+    from lastword.actors.system.clock import Clock
+    from lastword.actors.system.mailbox import Mailbox
+    from lastword.actors.system.ref import Ref
+    from lastword.actors.system.system import ActorSystem
+
+
+class Actor(pykka.Actor):
+    """Subclass and implement ``receive``; all hooks run on the dispatcher, one at a time.
+
+    ``__init__`` runs in the spawning thread (in the dispatcher on a restart), may take arguments and must
+    call ``super().__init__()`` before it uses any attribute below.
+    """
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        cell = context.newborn
+        if cell is None:
+            raise UsageError("usage", f"{type(self).__name__} is made by spawn, not by itself")
+        super().__init__()
+        self._cell = cell
+        self.actor_urn = self.actor_ref.actor_urn = cell.ref.urn
+
+    # to implement
+
+    def receive(self, message: Any) -> Any:
+        """Handle one message; what it returns answers an ``ask``.
+
+        Raising: the asker gets the exception; where nobody asked, the actor fails and its parent is told.
+        """
+        raise NotImplementedError
+
+    def started(self) -> None:
+        """Runs before the first message of each incarnation. Raising is a failure."""
+
+    def stopped(self) -> None:
+        """Runs at the end of each incarnation, failed ones too: release what you hold, and be quick."""
+
+    def child_failed(self, failed: ChildFailed) -> Any:
+        """A child failed. Unless overridden it goes to ``receive`` as any message."""
+        return self.receive(failed)
+
+    # to use
+
+    @property
+    def ref(self) -> Ref:
+        """The own address."""
+        return self._cell.ref
+
+    @property
+    def system(self) -> ActorSystem:
+        """The system it lives in."""
+        return self._cell.system
+
+    @property
+    def clock(self) -> Clock:
+        """The system's clock."""
+        return self._cell.system.clock
+
+    @property
+    def parent(self) -> Ref | None:
+        """Who spawned it, if that was an actor or was named."""
+        return self._cell.parent.ref if self._cell.parent is not None else None
+
+    @property
+    def incarnation(self) -> int:
+        """1, and one more after each restart."""
+        return self._cell.incarnation
+
+    @property
+    def sender(self) -> Ref | None:
+        """Who told the message in hand; None from outside of all actors."""
+        envelope = self._cell.mailbox.current
+        return envelope.sender if envelope is not None else None
+
+    @property
+    def trace_id(self) -> str:
+        """The trace that the message in hand belongs to; empty outside of handlers."""
+        envelope = self._cell.mailbox.current
+        return trace_text(envelope.trace) if envelope is not None else ""
+
+    def spawn(self, actor_class: type[Actor], *args: Any, name: str, **kwargs: Any) -> Ref:
+        """Make a child; arguments as ``ActorSystem.spawn``. It ends when this actor ends."""
+        return self._cell.system.spawn(actor_class, *args, name=name, parent=self.ref, **kwargs)
+
+    def watch(self, ref: Ref) -> None:
+        """Have one ``Terminated`` told to this actor when that one ends, or at once if it has."""
+        ref._cell.add_watcher(self.ref)  # noqa: SLF001  # refs hide their cell from all but the system
+
+    def unwatch(self, ref: Ref) -> None:
+        """No ``Terminated`` for it any more; one that is queued already still comes."""
+        ref._cell.remove_watcher(self.ref)  # noqa: SLF001
+
+    def after(
+        self, delay_s: float, message: object, key: Hashable | None = None, *, control: bool = False
+    ) -> None:
+        """Tell oneself a message after a delay. The same key replaces; ends with the incarnation.
+
+        Without a key the message cannot be cancelled. Once cancelled or replaced it can not arrive any
+        more, not even where it was already queued.
+        """
+        self._cell.set_timer(delay_s, message, key, control=control)
+
+    def cancel_timer(self, key: Hashable) -> bool:
+        """Whether there was one that had not been handled."""
+        return self._cell.cancel_timer(key)
+
+    def more_waiting(self) -> bool:
+        """Whether further messages are queued now; lets a writer commit once for many."""
+        return not self._cell.mailbox.empty()
+
+    def stop(self) -> None:
+        """End after the message in hand."""
+        if context.cell is self._cell:
+            self._cell.request_stop()
+        else:
+            self.ref.stop()
+
+    # pykka's seams
+
+    @final
+    def on_receive(self, message: Any) -> Any:
+        """The guard: nothing raised here reaches pykka's loop, which would log it or stop all actors."""
+        cell = self._cell
+        if message is STOP:
+            return cell.request_stop()
+        if message.__class__ is cell.timer_class:
+            timer: ActorTimer = message
+            if not timer.take():
+                return None
+            message = timer.message
+        tracer = cell.system.tracer
+        if tracer is not None:
+            return self._traced(message, tracer)
+        try:
+            if message.__class__ is ChildFailed:
+                return self.child_failed(message)
+            return self.receive(message)
+        except BaseException as error:
+            return cell.handler_raised(error, message)
+
+    _handle_receive = on_receive  # spares each message pykka's four isinstance checks; works without it too
+
+    def _traced(self, message: Any, tracer: Tracer) -> Any:
+        cell, envelope = self._cell, self._cell.mailbox.current
+        assert envelope is not None
+        outcome: Any = "ok"
+        at_wall_s, began_s = cell.system.clock.wall(), perf_counter()
+        try:
+            return self.child_failed(message) if isinstance(message, ChildFailed) else self.receive(message)
+        except BaseException as error:
+            outcome = "raised"
+            return cell.handler_raised(error, message)
+        finally:
+            span = Span(
+                at_wall_s=at_wall_s,
+                sender=envelope.sender.name if envelope.sender is not None else None,
+                recipient=cell.ref.name,
+                message_type=type(message).__name__,
+                trace_id=trace_text(envelope.trace),
+                envelope_id=envelope.number,
+                causation_id=envelope.causation,
+                queue_wait_us=round((began_s - envelope.enqueued_s) * 1e6, 1),
+                handling_us=round((perf_counter() - began_s) * 1e6, 1),
+                outcome=outcome,
+                **ids_of(message),
+            )
+            cell.trace(tracer, span)
+
+    @final
+    def on_start(self) -> None:
+        """The start hook of pykka: the guarded ``started``."""
+        try:
+            self.started()
+        except BaseException as error:
+            self._cell.hook_raised(error, "started")
+
+    @staticmethod
+    def _create_actor_inbox() -> Mailbox:
+        assert context.newborn is not None
+        return context.newborn.mailbox
+
+    @staticmethod
+    def _create_future() -> pykka.Future[Any]:
+        return pykka.ThreadingFuture()
+
+    def _start_actor_loop(self) -> None:
+        raise UsageError("usage", "the dispatcher runs the loop")

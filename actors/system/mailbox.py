@@ -1,0 +1,226 @@
+"""The mailbox: two lanes, a bound, and the one bit that says whether its actor is waiting to run.
+
+It is a pykka inbox (``put``, ``get``, ``empty``), and it is where the pooled dispatcher's trick lives:
+pykka's loop calls ``get`` outside its ``try`` (see ``pykka_contract``), so a private BaseException out of
+``get`` leaves the loop with the actor intact. Only the thread that runs the actor calls ``get``; everything
+else may come from any thread.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
+
+from lastword.actors.core.errors import ActorError, UsageError
+from lastword.actors.system.deadletters import DEAD
+from lastword.actors.system.envelope import Envelope, PykkaReply, next_number
+
+if TYPE_CHECKING:
+    from lastword.actors.system.cell import Cell
+
+
+class SliceOverError(BaseException):
+    """Leaves pykka's loop: nothing queued, or the batch is spent. Always raised fresh: no chained frames."""
+
+
+class Offer(enum.Enum):
+    """What became of an envelope."""
+
+    TAKEN = enum.auto()
+    FULL = enum.auto()
+    CLOSED = enum.auto()
+
+
+class Stop:
+    """Ask the actor to end; made here only."""
+
+    __slots__ = ()
+
+
+STOP = Stop()
+
+
+class Mailbox:
+    """Control messages pass user messages; within a lane the order of putting is kept.
+
+    Attributes:
+        current: the envelope being handled, for its context; None between slices.
+        closed: nothing more is taken, ever.
+        wakeups: how often an idle actor was woken; lets ``settle`` see activity between two looks.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_cell",
+        "_control",
+        "_control_stop",
+        "_lock",
+        "_scheduled",
+        "_user",
+        "_user_stop",
+        "closed",
+        "current",
+        "messages_max",
+        "wakeups",
+    )
+
+    def __init__(self, cell: Cell, messages_max: int) -> None:
+        self._cell = cell
+        self._lock = threading.Lock()
+        self._user: deque[Envelope] = deque()
+        self._control: deque[Envelope] | None = None  # most actors never get one; a deque weighs 600 bytes
+        self._budget = 0
+        self._scheduled = True  # a new actor is about to run its start
+        self._control_stop = False
+        self._user_stop = False
+        self.messages_max = messages_max
+        self.current: Envelope | None = None
+        self.closed = False
+        self.wakeups = 0
+
+    # from any thread
+
+    def offer(self, envelope: Envelope) -> Offer:
+        """Queue a user message, unless full or closed; wakes an idle actor."""
+        with self._lock:
+            if self.closed:
+                return Offer.CLOSED
+            if len(self._user) >= self.messages_max:
+                return Offer.FULL
+            self._user.append(envelope)
+            if self._scheduled:
+                return Offer.TAKEN
+            self._scheduled = True
+            self.wakeups += 1
+        self._cell.schedule()
+        return Offer.TAKEN
+
+    def offer_system(self, envelope: Envelope, *, control: bool = False, bounded: bool = False) -> Offer:
+        """Queue in either lane; unbounded only for what is bounded elsewhere (deaths, failures, timers)."""
+        with self._lock:
+            if self.closed:
+                return Offer.CLOSED
+            if control:
+                lane = self._control = self._control if self._control is not None else deque()
+            else:
+                lane = self._user
+            if bounded and len(lane) >= self.messages_max:
+                return Offer.FULL
+            lane.append(envelope)
+            wake = self._wake()
+        if wake:
+            self._cell.schedule()
+        return Offer.TAKEN
+
+    def offer_stop(self, envelope: Envelope, *, control: bool) -> None:
+        """Queue the stop, at most one per lane; nothing when closed."""
+        with self._lock:
+            if self.closed or (self._control_stop if control else self._user_stop):
+                return
+            if control:
+                self._control_stop = True
+                self._control = self._control if self._control is not None else deque()
+                self._control.append(envelope)
+            else:
+                self._user_stop = True
+                self._user.append(envelope)
+            wake = self._wake()
+        if wake:
+            self._cell.schedule()
+
+    def _wake(self) -> bool:
+        """Mark the actor as waiting to run; whether the caller must schedule it. Needs the lock."""
+        if self._scheduled:
+            return False
+        self._scheduled = True
+        self.wakeups += 1
+        return True
+
+    def put(self, envelope: Any, /) -> None:
+        """The door for a pykka ``ActorRef``: stops are translated, proxy calls refused, the dead answer."""
+        message = envelope.message
+        reply_to = PykkaReply(envelope.reply_to) if envelope.reply_to is not None else None
+        number = next_number()
+        ours = Envelope(message, reply_to, None, number, 0, number, perf_counter())
+        if isinstance(message, _ActorStop):
+            ours.message = STOP
+            offer = self.offer_system(ours)
+        elif isinstance(message, ProxyCall | ProxyGetAttr | ProxySetAttr):
+            _fail(ours, UsageError("usage", "lastword's actors take messages, not proxy calls"))
+            return
+        else:
+            offer = self.offer(ours)
+        if offer is Offer.FULL:
+            _fail(ours, ActorError("mailbox_full", f"{self.messages_max} messages are queued"))
+        elif offer is Offer.CLOSED and not refuse(ours):
+            self._cell.system.dead_letters.record(DEAD, self._cell.ref, message)
+
+    def close(self) -> list[Envelope]:
+        """Take nothing more; returns what was queued, control first. Idempotent."""
+        with self._lock:
+            self.closed = True
+            left = [*(self._control or ()), *self._user]
+            self._user.clear()
+            self._control = None
+            return left
+
+    def at_rest(self) -> bool:
+        """Nothing queued and nothing running."""
+        return not self._scheduled
+
+    def waiting(self) -> int:
+        """Messages queued now, both lanes."""
+        return len(self._user) + len(self._control or ())
+
+    # from the thread that runs the actor
+
+    def begin_slice(self, batch: int) -> None:
+        self._budget = batch
+
+    def get(self) -> Envelope:
+        """The next envelope. Raises ``SliceOverError`` when there is none or the batch is spent."""
+        if self._budget <= 0:
+            raise SliceOverError
+        self._budget -= 1
+        try:
+            envelope = self._control.popleft() if self._control else self._user.popleft()
+        except IndexError:
+            raise SliceOverError from None
+        self.current = envelope
+        return envelope
+
+    def empty(self) -> bool:
+        return not self._user and not self._control
+
+    def rest(self) -> bool:
+        """Go idle if nothing is queued; False means there is more and the actor must be scheduled again."""
+        with self._lock:
+            if self._user or self._control:
+                return False
+            self._scheduled = False
+            return True
+
+
+def refuse(envelope: Envelope) -> bool:
+    """Answer an ask that will never be handled; whether it was one."""
+    reply_to = envelope.reply_to
+    if reply_to is None:
+        return False
+    if envelope.message is STOP:
+        reply_to.set(None)
+    else:
+        error = ActorError("actor_dead", "the actor ended before it handled the message")
+        reply_to.set_exception((ActorError, error, None))
+    return True
+
+
+def _fail(envelope: Envelope, error: Exception) -> None:
+    """To the asker if there is one, else to the caller."""
+    if envelope.reply_to is None:
+        raise error
+    envelope.reply_to.set_exception((type(error), error, None))

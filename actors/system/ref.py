@@ -1,0 +1,114 @@
+"""The address of an actor: the only thing that others hold of it.
+
+A ref stays good over restarts, and after the end it costs its holder no more than a name: the actor object
+is not kept alive by it.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from lastword.actors.core.errors import ActorError
+from lastword.actors.system import deadletters
+from lastword.actors.system.dispatcher import blocking
+from lastword.actors.system.envelope import Envelope, Reply, context, next_number
+from lastword.actors.system.mailbox import STOP, Offer
+
+if TYPE_CHECKING:
+    from lastword.actors.system.cell import Cell
+
+
+class Ref:
+    """Tell, ask, stop. Equal and hashed by the actor's urn; every method is safe from any thread."""
+
+    __slots__ = ("__weakref__", "_cell", "name", "urn")
+
+    def __init__(self, cell: Cell, name: str, urn: str) -> None:
+        self._cell = cell
+        self.name = name
+        self.urn = urn
+
+    def tell(self, message: object, *, control: bool = False) -> None:
+        """Queue a message and return at once.
+
+        Messages of one sender arrive in order; control messages pass the queued user messages. A dead actor's
+        message goes to the dead letters.
+
+        Raises: ``ActorError("mailbox_full")``; nothing was queued then.
+        """
+        offer = self._offer(message, control)
+        if offer is Offer.TAKEN:
+            return
+        self._cell.system.dead_letters.record(
+            deadletters.DEAD if offer is Offer.CLOSED else deadletters.MAILBOX_FULL, self.name, message
+        )
+        if offer is Offer.FULL:
+            raise self._full()
+
+    def try_tell(self, message: object, *, control: bool = False) -> bool:
+        """As ``tell``, but says whether it was queued. Dead: a dead letter and False; full: just False."""
+        offer = self._offer(message, control)
+        if offer is Offer.CLOSED:
+            self._cell.system.dead_letters.record(deadletters.DEAD, self.name, message)
+        return offer is Offer.TAKEN
+
+    def ask(self, message: object, *, timeout_s: float) -> Any:
+        """Tell and wait for the handler's return value. For the host's threads; actors tell.
+
+        Never waits for a dead actor, nor for one that dies with the question queued or half handled.
+
+        Raises: what the handler raised; ``ActorError`` with kind ``actor_dead``, ``mailbox_full`` or
+        ``timeout``.
+        """
+        reply = Reply()
+        offer = self._offer(message, control=False, reply=reply)
+        if offer is Offer.CLOSED:
+            raise ActorError("actor_dead", f"actor {self.name} has ended")
+        if offer is Offer.FULL:
+            raise self._full()
+        if context.pool is None:
+            return reply.wait(timeout_s)
+        with blocking():
+            return reply.wait(timeout_s)
+
+    def stop(self, *, control: bool = True) -> None:
+        """Ask it to end: after the message in hand, or with ``control=False`` after those queued now."""
+        number = next_number()
+        envelope = Envelope(STOP, None, None, number, 0, number, perf_counter())
+        self._cell.mailbox.offer_stop(envelope, control=control)
+
+    def is_alive(self) -> bool:
+        """Whether it still takes messages."""
+        return not self._cell.mailbox.closed
+
+    def _offer(self, message: object, control: bool, reply: Reply | None = None) -> Offer:
+        here = context.cell
+        number = next_number()
+        if here is None:
+            envelope = Envelope(message, reply, None, context.trace or number, 0, number, perf_counter())
+        elif (handled := here.mailbox.current) is None:
+            envelope = Envelope(message, reply, here.ref, number, 0, number, perf_counter())
+        else:
+            envelope = Envelope(
+                message, reply, here.ref, handled.trace, handled.number, number, perf_counter()
+            )
+        if control:
+            return self._cell.mailbox.offer_system(envelope, control=True, bounded=True)
+        return self._cell.mailbox.offer(envelope)
+
+    def _full(self) -> ActorError:
+        box = self._cell.mailbox
+        return ActorError(
+            "mailbox_full",
+            f"actor {self.name} has {box.waiting()} messages queued, at most {box.messages_max}",
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Ref) and other.urn == self.urn)
+
+    def __hash__(self) -> int:
+        return hash(self.urn)
+
+    def __repr__(self) -> str:
+        return f"Ref({self.name!r})"

@@ -1,0 +1,478 @@
+"""The SQLite journal: :class:`lastword.actors.core.ports.Journal` on one file.
+
+Theory of operation. One connection writes, one group at a time: BEGIN, a savepoint per batch, COMMIT; WAL and
+``synchronous=FULL`` make it durable when :meth:`SqliteJournal.record` returns. Two primary keys decide what exists
+only once: ``completion(turn_id)`` and ``message(message_id)``; a unique key on ``event(session_id, once)`` makes a
+replayed transcript harmless. A session's next ``seq`` is given inside the transaction, so that it has no gaps: what is
+rolled back takes its numbers with it. A bounded pool of read-only connections serves readers of any thread.
+
+Decides nothing about turns; it says who was first. Error texts carry ids and SQLite's own names, never row content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from lastword.actors.core.errors import JournalError
+from lastword.actors.core.events import CompletionReached, Draft, Event, EventBody
+from lastword.actors.core.ids import MessageId, SessionId, TurnId
+from lastword.actors.core.outcome import Completion
+from lastword.actors.core.ports import Batch, Cursor, MessageRow, Recorded, SessionRow, TurnRow
+from lastword.runtime._journal_file import Durability, JournalFile, corrupt, translated
+
+READERS_MAX: Final = 4
+"""Connections that read at the same time; a further reader waits for one."""
+
+READER_WAIT_S: Final = 30.0
+"""How long it waits at most."""
+
+CLOSE_WAIT_S: Final = 10.0
+"""How long :meth:`SqliteJournal.close` waits for a commit under way."""
+
+SEQ_CACHE_MAX: Final = 20_000
+"""Sessions whose last seq is remembered between commits."""
+
+_encode = msgspec.json.Encoder().encode
+_body_of: Final = msgspec.json.Decoder(EventBody)
+_session_of: Final = msgspec.json.Decoder(SessionRow)
+_cursor_of: Final = msgspec.json.Decoder(Cursor)
+_message_of: Final = msgspec.json.Decoder(MessageRow)
+_turn_of: Final = msgspec.json.Decoder(TurnRow)
+_completion_of: Final = msgspec.json.Decoder(Completion)
+
+_PUT_SESSION = """INSERT INTO session (session_id, state, cursor, body) VALUES (?, ?, ?, ?)
+    ON CONFLICT (session_id) DO UPDATE SET
+        state = excluded.state, cursor = coalesce(excluded.cursor, session.cursor), body = excluded.body"""
+_PUT_CURSOR = "UPDATE session SET cursor = ? WHERE session_id = ?"
+_ACCEPT = """INSERT INTO message (message_id, session_id, state, turn_id, accepted_seq, body) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (message_id) DO NOTHING"""
+_FINISH_ACCEPT = "UPDATE message SET accepted_seq = ?, body = ? WHERE message_id = ?"
+_PUT_MESSAGE = """INSERT INTO message (message_id, session_id, state, turn_id, accepted_seq, body)
+    VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (message_id) DO UPDATE SET state = excluded.state, turn_id = excluded.turn_id,
+        accepted_seq = excluded.accepted_seq, body = excluded.body"""
+_PUT_TURN = """INSERT INTO turn (turn_id, session_id, state, body) VALUES (?, ?, ?, ?)
+    ON CONFLICT (turn_id) DO UPDATE SET state = excluded.state, body = excluded.body WHERE turn.state <> 'settled'"""
+_COMPLETE = """INSERT INTO completion (turn_id, session_id, seq, status, committed_at, body) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (turn_id) DO NOTHING"""
+_ADD_EVENT = """INSERT INTO event (session_id, seq, at, type, turn_id, message_id, native_at, once, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (session_id, once) WHERE once IS NOT NULL DO NOTHING"""
+_EVENT_COLUMNS = "session_id, seq, at, turn_id, message_id, native_at, body"
+_EVENTS = f"SELECT {_EVENT_COLUMNS} FROM event WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - constants
+_TURN_EVENTS = f"SELECT {_EVENT_COLUMNS} FROM event WHERE turn_id = ? ORDER BY seq"  # noqa: S608 - constants
+_LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM event WHERE session_id = ?"
+_COMPLETION = "SELECT body FROM completion WHERE turn_id = ?"
+_TURN = "SELECT body FROM turn WHERE turn_id = ?"
+_MESSAGE = "SELECT body FROM message WHERE message_id = ?"
+_OPEN_MESSAGES = """SELECT body FROM message WHERE session_id = ? AND state NOT IN ('joined', 'undelivered')
+    AND NOT EXISTS (SELECT 1 FROM completion WHERE completion.turn_id = message.turn_id) ORDER BY ord"""
+
+_T = TypeVar("_T")
+
+
+class SqliteJournal:
+    """The journal of one state folder; see the module's docstring. Make one with :meth:`open`."""
+
+    def __init__(self, file: JournalFile) -> None:
+        self._file = file
+        self._write_lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None if file.readonly else file.connect_writer()
+        self._last_seq: dict[SessionId, int] = {}
+        self._readers = _Readers(file)
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls, folder: str | os.PathLike[str], *, durability: Durability = "power", readonly: bool = False
+    ) -> SqliteJournal:
+        """Open the journal of a state folder.
+
+        Args:
+            folder: made with mode 0700 where it is missing; the files in it get 0600.
+            durability: ``power``: a recorded commit survives a power cut; ``process``: only the death of the process.
+            readonly: only read, while another process may write; takes no lock and makes nothing.
+
+        Raises:
+            JournalError: ``journal_locked`` (another host has it), ``journal_unwritable``, ``journal_corrupt``,
+                ``journal_newer``, ``journal_failed``.
+        """
+        file = JournalFile(Path(folder), durability=durability, readonly=readonly)
+        try:
+            return cls(file)
+        except BaseException:
+            file.release()
+            raise
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return self._file.path
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def record(self, batches: Sequence[Batch], now_wall_s: float) -> list[Recorded | JournalError]:
+        """See :meth:`lastword.actors.core.ports.Journal.record`; from one thread at a time, others wait."""
+        with self._write_lock:
+            if self._closed:
+                raise _closed_error(self.path)
+            if self._file.readonly:
+                raise JournalError("journal_unwritable", f"{self.path} was opened to be read only")
+            try:
+                if self._db is None:
+                    self._db = self._file.connect_writer()
+                return self._record(self._db, batches, now_wall_s)
+            except sqlite3.Error as error:
+                raise translated(error, "committing", self.path) from error
+
+    def _record(
+        self, db: sqlite3.Connection, batches: Sequence[Batch], now_wall_s: float
+    ) -> list[Recorded | JournalError]:
+        alone = len(batches) == 1
+        seqs: dict[SessionId, int] = {}  # only what this group changed; forgotten with it when it fails
+        results: list[Recorded | JournalError] = []
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            for batch in batches:
+                if not alone:
+                    db.execute("SAVEPOINT batch")
+                try:
+                    recorded = self._apply(db, batch, now_wall_s, self._seq_before(db, batch.session_id, seqs))
+                except (sqlite3.OperationalError, sqlite3.InternalError):
+                    raise  # the file, not the batch
+                except Exception as error:
+                    if isinstance(error, sqlite3.Error) and type(error) is sqlite3.DatabaseError:
+                        raise
+                    self._last_seq.pop(batch.session_id, None)
+                    results.append(_refused(batch, error))
+                    db.execute("ROLLBACK" if alone else "ROLLBACK TO batch")
+                else:
+                    seqs[batch.session_id] = recorded.last_seq
+                    results.append(recorded)
+                if not alone:
+                    db.execute("RELEASE batch")
+            if db.in_transaction:
+                db.execute("COMMIT")
+        except BaseException:
+            self._roll_back(db)
+            raise
+        if len(self._last_seq) + len(seqs) > SEQ_CACHE_MAX:
+            self._last_seq.clear()
+        self._last_seq.update(seqs)
+        return results
+
+    def _roll_back(self, db: sqlite3.Connection) -> None:
+        """Leave nothing of the group behind; a connection that cannot even do that is replaced."""
+        try:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._db = None
+            with contextlib.suppress(sqlite3.Error):
+                db.close()
+
+    def _seq_before(self, db: sqlite3.Connection, session_id: SessionId, seqs: dict[SessionId, int]) -> int:
+        known = seqs.get(session_id)
+        if known is None:
+            known = self._last_seq.get(session_id)
+        if known is None:
+            known = int(db.execute(_LAST_SEQ, (session_id,)).fetchone()[0])
+        return known
+
+    def _apply(self, db: sqlite3.Connection, batch: Batch, now_wall_s: float, seq: int) -> Recorded:
+        """Write one batch; ``seq`` is the session's last one before it."""
+        _check_one_session(batch)
+        accept = batch.accept
+        if accept is not None:
+            if accept.accepted_at == 0.0:
+                accept = replace(accept, accepted_at=now_wall_s)
+            accept = replace(accept, accepted_seq=seq + len(batch.drafts) + (batch.completion is not None))
+            if not db.execute(_ACCEPT, _message_values(accept)).rowcount:
+                existing = _message_of.decode(db.execute(_MESSAGE, (accept.message_id,)).fetchone()[0])
+                stands = None if batch.completion is None else self._standing(db, batch.completion.turn_id)
+                return Recorded(existing=existing, won=batch.completion is None, completion=stands, last_seq=seq)
+        if batch.session is not None:
+            self._put_session(db, batch.session)
+        for message in batch.messages:
+            self._put_message(db, message)
+        for turn in batch.turns:
+            db.execute(_PUT_TURN, (turn.turn_id, turn.session_id, turn.state, _text(turn)))
+        if batch.cursor is not None and not db.execute(_PUT_CURSOR, (_text(batch.cursor), batch.session_id)).rowcount:
+            raise ValueError("a cursor of a session that has no row")
+        events: list[Event] = []
+        for draft in batch.drafts:
+            event = _numbered(draft, batch.session_id, seq + 1, now_wall_s)
+            if self._add_event(db, event, draft.once or None):
+                seq += 1
+                events.append(event)
+        won, completion = True, batch.completion
+        if completion is not None:
+            won, completion, event = self._complete(db, completion, seq + 1, now_wall_s)
+            if won:
+                seq += 1
+                events.append(event)
+        if accept is not None and accept.accepted_seq != seq:
+            accept = replace(accept, accepted_seq=seq)
+            db.execute(_FINISH_ACCEPT, (seq, _text(accept), accept.message_id))
+        return Recorded(events=tuple(events), won=won, completion=completion, last_seq=seq)
+
+    @staticmethod
+    def _put_session(db: sqlite3.Connection, row: SessionRow) -> None:
+        cursor = None
+        if row.cursor is not None:
+            cursor, row = _text(row.cursor), replace(row, cursor=None)
+        db.execute(_PUT_SESSION, (row.session_id, row.state, cursor, _text(row)))
+
+    @staticmethod
+    def _put_message(db: sqlite3.Connection, row: MessageRow) -> None:
+        if row.accepted_seq == 0 or row.accepted_at == 0.0:
+            found = db.execute(_MESSAGE, (row.message_id,)).fetchone()
+            if found is not None:
+                before = _message_of.decode(found[0])
+                row = replace(
+                    row,
+                    accepted_seq=row.accepted_seq or before.accepted_seq,
+                    accepted_at=row.accepted_at or before.accepted_at,
+                )
+        db.execute(_PUT_MESSAGE, _message_values(row))
+
+    def _complete(
+        self, db: sqlite3.Connection, completion: Completion, seq: int, now_wall_s: float
+    ) -> tuple[bool, Completion | None, Event]:
+        stamped = replace(completion, times=replace(completion.times, committed_at=now_wall_s))
+        event = Event(
+            session_id=stamped.session_id,
+            seq=seq,
+            at=now_wall_s,
+            body=CompletionReached(completion=stamped),
+            turn_id=stamped.turn_id,
+            message_id=stamped.message_id,
+            native_at=stamped.times.native_ended_at,
+        )
+        values = (stamped.turn_id, stamped.session_id, seq, stamped.status, now_wall_s, _text(stamped))
+        if not db.execute(_COMPLETE, values).rowcount:
+            return False, self._standing(db, completion.turn_id), event
+        found = db.execute(_TURN, (stamped.turn_id,)).fetchone()
+        row = replace(_turn_of.decode(found[0]), state="settled") if found is not None else _settled_row(stamped)
+        db.execute(_PUT_TURN, (row.turn_id, row.session_id, row.state, _text(row)))
+        self._add_event(db, event, None)
+        return True, stamped, event
+
+    @staticmethod
+    def _standing(db: sqlite3.Connection, turn_id: TurnId) -> Completion | None:
+        found = db.execute(_COMPLETION, (turn_id,)).fetchone()
+        return None if found is None else _completion_of.decode(found[0])
+
+    @staticmethod
+    def _add_event(db: sqlite3.Connection, event: Event, once: str | None) -> bool:
+        values = (
+            event.session_id,
+            event.seq,
+            event.at,
+            event.type,
+            event.turn_id,
+            event.message_id,
+            event.native_at,
+            once,
+            _text(event.body),
+        )
+        return db.execute(_ADD_EVENT, values).rowcount == 1
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def events(self, session_id: SessionId, after: int = 0, limit: int = 500) -> list[Event]:
+        return [self._event(row) for row in self._rows(_EVENTS, (session_id, after, limit))]
+
+    def last_seq(self, session_id: SessionId) -> int:
+        return int(self._rows(_LAST_SEQ, (session_id,))[0][0])
+
+    def sessions(self) -> list[SessionRow]:
+        return [self._session(row) for row in self._rows("SELECT body, cursor FROM session ORDER BY ord")]
+
+    def session(self, session_id: SessionId) -> SessionRow | None:
+        rows = self._rows("SELECT body, cursor FROM session WHERE session_id = ?", (session_id,))
+        return self._session(rows[0]) if rows else None
+
+    def turn(self, turn_id: TurnId) -> TurnRow | None:
+        return self._one(_turn_of, _TURN, (turn_id,))
+
+    def turns(self, session_id: SessionId, *, unsettled: bool = False) -> list[TurnRow]:
+        only = "AND state <> 'settled'" if unsettled else ""
+        query = f"SELECT body FROM turn WHERE session_id = ? {only} ORDER BY ord"  # noqa: S608 - constants
+        return self._many(_turn_of, query, (session_id,))
+
+    def message(self, message_id: MessageId) -> MessageRow | None:
+        return self._one(_message_of, _MESSAGE, (message_id,))
+
+    def messages(self, session_id: SessionId, *, open_only: bool = False) -> list[MessageRow]:
+        everything = "SELECT body FROM message WHERE session_id = ? ORDER BY ord"
+        return self._many(_message_of, _OPEN_MESSAGES if open_only else everything, (session_id,))
+
+    def completion(self, turn_id: TurnId) -> Completion | None:
+        return self._one(_completion_of, _COMPLETION, (turn_id,))
+
+    def completions(self, session_id: SessionId) -> list[Completion]:
+        query = "SELECT body FROM completion WHERE session_id = ? ORDER BY seq"
+        return self._many(_completion_of, query, (session_id,))
+
+    def turn_events(self, turn_id: TurnId) -> list[Event]:
+        return [self._event(row) for row in self._rows(_TURN_EVENTS, (turn_id,))]
+
+    def close(self) -> None:
+        """Close every connection and give the folder free. Idempotent; waits for a commit under way.
+
+        Raises:
+            JournalError: that commit did not end within :data:`CLOSE_WAIT_S`; nothing was closed.
+        """
+        if not self._write_lock.acquire(timeout=CLOSE_WAIT_S):
+            raise JournalError("journal_failed", f"a commit to {self.path} did not end within {CLOSE_WAIT_S:g} s")
+        try:
+            self._closed = True
+            self._readers.close()
+            if self._db is not None:
+                db, self._db = self._db, None
+                db.close()
+            self._file.release()
+        finally:
+            self._write_lock.release()
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._readers.lend() as db:
+            try:
+                return db.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise translated(error, "reading", self.path) from error
+
+    def _decoded(self, decoder: msgspec.json.Decoder[_T], text: str) -> _T:
+        try:
+            return decoder.decode(text)
+        except msgspec.MsgspecError as error:
+            raise corrupt(self.path, f"a row does not decode: {type(error).__name__}") from error
+
+    def _one(self, decoder: msgspec.json.Decoder[_T], query: str, values: Sequence[Any]) -> _T | None:
+        rows = self._rows(query, values)
+        return self._decoded(decoder, rows[0][0]) if rows else None
+
+    def _many(self, decoder: msgspec.json.Decoder[_T], query: str, values: Sequence[Any]) -> list[_T]:
+        return [self._decoded(decoder, row[0]) for row in self._rows(query, values)]
+
+    def _event(self, row: tuple[Any, ...]) -> Event:
+        session_id, seq, at, turn_id, message_id, native_at, body = row
+        return Event(
+            session_id=session_id,
+            seq=seq,
+            at=at,
+            body=self._decoded(_body_of, body),
+            turn_id=turn_id,
+            message_id=message_id,
+            native_at=native_at,
+        )
+
+    def _session(self, row: tuple[Any, ...]) -> SessionRow:
+        session = self._decoded(_session_of, row[0])
+        return session if row[1] is None else replace(session, cursor=self._decoded(_cursor_of, row[1]))
+
+
+class _Readers:
+    """A bounded pool of connections that read; made when first wanted."""
+
+    def __init__(self, file: JournalFile) -> None:
+        self._file = file
+        self._free: list[sqlite3.Connection] = []
+        self._permits = threading.BoundedSemaphore(READERS_MAX)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        if not self._permits.acquire(timeout=READER_WAIT_S):
+            raise JournalError("journal_failed", f"no reader of {self._file.path} came free", retryable=True)
+        try:
+            with self._lock:
+                if self._closed:
+                    raise _closed_error(self._file.path)
+                db = self._free.pop() if self._free else None
+            if db is None:
+                db = self._file.connect_reader()
+            try:
+                yield db
+            finally:
+                with self._lock:
+                    keep = not self._closed
+                    if keep:
+                        self._free.append(db)
+                if not keep:
+                    db.close()
+        finally:
+            self._permits.release()
+
+    def close(self) -> None:
+        """Close those that are free; those lent out close when they come back."""
+        with self._lock:
+            self._closed = True
+            free, self._free = self._free, []
+        for db in free:
+            db.close()
+
+
+def _text(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def _message_values(row: MessageRow) -> tuple[Any, ...]:
+    return (row.message_id, row.session_id, row.state, row.turn_id, row.accepted_seq, _text(row))
+
+
+def _numbered(draft: Draft, session_id: SessionId, seq: int, at: float) -> Event:
+    return Event(
+        session_id=session_id,
+        seq=seq,
+        at=at,
+        body=draft.body,
+        turn_id=draft.turn_id,
+        message_id=draft.message_id,
+        native_at=draft.native_at,
+    )
+
+
+def _settled_row(completion: Completion) -> TurnRow:
+    """The row of a turn that had none when it was settled."""
+    return TurnRow(
+        turn_id=completion.turn_id,
+        session_id=completion.session_id,
+        message_id=completion.message_id,
+        origin=completion.origin,
+        state="settled",
+        native_turn=completion.native_turn_id,
+        parent_turn_id=completion.parent_turn_id,
+        accepted_at=completion.times.accepted_at or 0.0,
+        submitted_at=completion.times.submitted_at,
+        bound_at=completion.times.bound_at,
+    )
+
+
+def _check_one_session(batch: Batch) -> None:
+    """No row may cross a session (C30)."""
+    rows = (batch.session, batch.accept, batch.completion, *batch.messages, *batch.turns)
+    if any(row is not None and row.session_id != batch.session_id for row in rows):
+        raise ValueError("a batch that names two sessions")
+
+
+def _refused(batch: Batch, error: Exception) -> JournalError:
+    detail = str(error) if type(error) is ValueError else getattr(error, "sqlite_errorname", type(error).__name__)
+    refusal = JournalError("journal_failed", f"a batch of session {batch.session_id} was refused: {detail}")
+    refusal.__cause__ = error
+    return refusal
+
+
+def _closed_error(path: Path) -> JournalError:
+    return JournalError("runtime_closed", f"the journal {path} is closed")

@@ -1,0 +1,298 @@
+"""The journal's file: its folder, its lock, its permissions, its schema version. Knows nothing of what is in the rows.
+
+One host per state folder: the writer holds an flock on ``journal.lock``. Readers of other processes take no lock and
+write nothing. All failures are :class:`JournalError` with a kind and a remedy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import quote
+
+from lastword.actors.core.errors import JournalError
+from lastword.runtime._migrations import SCHEMA_VERSION, steps_from
+
+Durability = Literal["power", "process"]
+"""What a commit survives: ``power``: a power cut; ``process``: the death of this process, but no power cut."""
+
+FILE_NAME: Final = "journal.db"
+LOCK_NAME: Final = "journal.lock"
+APPLICATION_ID: Final = 0x6C617374
+"""Stands in the file's header, so that another program's SQLite file is never taken for a journal."""
+
+BUSY_WAIT_S: Final = 0.25
+"""How long one statement waits for another program's lock on the file (a person with an SQLite shell)."""
+
+CHECKPOINT_PAGES: Final = 4000
+"""The write-ahead log is folded into the file at about 16 MiB: rarer, since the commit that does it waits for it."""
+
+WAL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A write-ahead log that grew larger (a long reader held it up) is cut back to this."""
+
+HOLDER_TRIES: Final = 5
+HOLDER_PAUSE_S: Final = 0.01
+"""The holder writes its pid just after it took the lock; that long do we look for it."""
+
+_CANNOT_WRITE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_PASSING: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR})
+
+
+def translated(error: sqlite3.Error, doing: str, path: Path) -> JournalError:
+    """The :class:`JournalError` for what SQLite said while ``doing`` that to ``path``. Carries no row content."""
+    code = getattr(error, "sqlite_errorcode", None)
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    primary = code & 0xFF if isinstance(code, int) else None
+    if primary in _DAMAGED:
+        return corrupt(path, f"while {doing}: {name}")
+    if primary in _CANNOT_WRITE:
+        return unwritable(path, f"while {doing}: {name}")
+    if primary == sqlite3.SQLITE_FULL:
+        return JournalError(
+            "journal_failed",
+            f"no space is left for the journal {path} while {doing}",
+            remedy="Free space on its file system; nothing was half written, and the next commit is tried afresh.",
+        )
+    return JournalError(
+        "journal_failed",
+        f"the journal {path} failed while {doing}: {name}",
+        remedy="Check the device and who else has the file open.",
+        retryable=primary in _PASSING,
+    )
+
+
+def corrupt(path: Path, detail: str) -> JournalError:
+    """The error for a file that is no journal or is damaged."""
+    return JournalError(
+        "journal_corrupt",
+        f"{path} is not a readable journal ({detail})",
+        remedy="Move it away together with its -wal and -shm files, or choose another state folder.",
+    )
+
+
+def unwritable(path: Path, detail: str) -> JournalError:
+    """The error for a place that cannot be made or written."""
+    return JournalError(
+        "journal_unwritable",
+        f"{path} cannot be written ({detail})",
+        remedy="Choose a state folder that this user can write.",
+    )
+
+
+class JournalFile:
+    """An open, locked, migrated journal file (or one opened to be read only). Makes connections to it.
+
+    ``folder`` is made with mode 0700 where it is missing; one that is there keeps its mode. The files in it are 0600.
+    """
+
+    def __init__(self, folder: Path, *, durability: Durability, readonly: bool) -> None:
+        self.folder = folder
+        self.path = folder / FILE_NAME
+        self.durability: Durability = durability
+        self.readonly = readonly
+        self._lock_fd: int | None = None
+        if readonly:
+            self._check_readable()
+            return
+        self._make_folder()
+        self._lock_fd = self._take_lock()
+        try:
+            self._make_file()
+            self._bring_up_to_date()
+        except BaseException:
+            self.release()
+            raise
+
+    def connect_writer(self) -> sqlite3.Connection:
+        """A connection that writes; its caller keeps to one thread at a time, begins and commits by itself."""
+        db = self._connect("rw")
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchone()
+            db.execute(f"PRAGMA synchronous = {'FULL' if self.durability == 'power' else 'NORMAL'}")
+            db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}").fetchone()
+            db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}").fetchone()
+            db.execute("PRAGMA temp_store = MEMORY")
+        except sqlite3.Error as error:
+            db.close()
+            raise translated(error, "opening it", self.path) from error
+        return db
+
+    def connect_reader(self) -> sqlite3.Connection:
+        """A connection that can only read."""
+        db = self._connect("ro")
+        try:
+            db.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as error:
+            db.close()
+            raise translated(error, "opening it to read", self.path) from error
+        return db
+
+    def release(self) -> None:
+        """Give the folder free for another host. Idempotent."""
+        if self._lock_fd is not None:
+            fd, self._lock_fd = self._lock_fd, None
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, 0)
+            os.close(fd)
+
+    def _connect(self, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
+        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
+        try:
+            return sqlite3.connect(
+                uri,
+                uri=True,
+                timeout=BUSY_WAIT_S,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=64,
+            )
+        except sqlite3.Error as error:
+            raise translated(error, "opening it", self.path) from error
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.folder.mkdir(mode=0o700)
+            except FileExistsError:
+                if not self.folder.is_dir():
+                    raise
+            else:
+                self.folder.chmod(0o700)  # whatever the umask left of it
+        except OSError as error:
+            raise unwritable(self.folder, error.strerror or type(error).__name__) from error
+
+    def _take_lock(self) -> int:
+        path = self.folder / LOCK_NAME
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unwritable(path, error.strerror or type(error).__name__) from error
+        try:
+            os.fchmod(fd, 0o600)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError as error:
+            holder = _holder(fd)
+            os.close(fd)
+            who = "another process" if holder is None else f"process {holder}"
+            raise JournalError(
+                "journal_locked",
+                f"the state folder {self.folder} is in use by {who}",
+                remedy="Use that host, stop it, or choose another state folder.",
+            ) from error
+        except OSError as error:
+            os.close(fd)
+            raise unwritable(path, error.strerror or type(error).__name__) from error
+        return fd
+
+    def _make_file(self) -> None:
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.fchmod(fd, 0o600)
+            finally:
+                os.close(fd)
+            for suffix in ("-wal", "-shm"):  # SQLite gives new ones the mode of the file itself
+                with contextlib.suppress(FileNotFoundError):
+                    Path(f"{self.path}{suffix}").chmod(0o600)
+        except OSError as error:
+            raise unwritable(self.path, error.strerror or type(error).__name__) from error
+
+    def _bring_up_to_date(self) -> None:
+        db = self.connect_writer()
+        try:
+            version = self._version(db)
+            if version == SCHEMA_VERSION:
+                return
+            if version == 0:
+                script = resources.files("lastword.runtime").joinpath("_schema.sql").read_text(encoding="utf-8")
+                self._run(db, f"{script}\nPRAGMA application_id = {APPLICATION_ID};", SCHEMA_VERSION)
+                return
+            for target, script in steps_from(version):
+                self._run(db, script, target)
+        except sqlite3.Error as error:
+            raise translated(error, "bringing its schema up to date", self.path) from error
+        finally:
+            db.close()
+
+    @staticmethod
+    def _run(db: sqlite3.Connection, script: str, version: int) -> None:
+        """One step and its version number, together or not at all."""
+        stamp = f"INSERT OR REPLACE INTO meta (key, value) VALUES ('schema_version', '{version:d}');"  # noqa: S608 - a number
+        try:
+            db.executescript(f"BEGIN IMMEDIATE;\n{script}\n{stamp}\nCOMMIT;")
+        except sqlite3.Error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def _check_readable(self) -> None:
+        if not self.path.is_file():
+            raise JournalError(
+                "journal_failed",
+                f"there is no journal at {self.path}",
+                remedy="Name the state folder of a host that has run.",
+            )
+        db = self.connect_reader()
+        try:
+            version = self._version(db)
+        except sqlite3.Error as error:
+            raise translated(error, "opening it to read", self.path) from error
+        finally:
+            db.close()
+        if version < SCHEMA_VERSION:
+            raise JournalError(
+                "journal_failed",
+                f"{self.path} has schema version {version}, older than this program's {SCHEMA_VERSION}",
+                remedy="Start a host of this version on it once: it brings the file up to date.",
+            )
+
+    def _version(self, db: sqlite3.Connection) -> int:
+        """The schema version; 0 for an empty file."""
+        (application_id,) = db.execute("PRAGMA application_id").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables == 0:
+            return 0
+        if application_id != APPLICATION_ID:
+            raise corrupt(self.path, "it belongs to another program")
+        row = db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+        if row is None or not str(row[0]).isdigit():
+            raise corrupt(self.path, "it names no schema version")
+        version = int(row[0])
+        if version > SCHEMA_VERSION:
+            raise JournalError(
+                "journal_newer",
+                f"{self.path} has schema version {version}; this program knows {SCHEMA_VERSION}",
+                remedy="Upgrade lastword, or choose another state folder.",
+            )
+        return version
+
+
+def _holder(fd: int) -> int | None:
+    """Who holds the lock, as far as it says so in the file; None where it does not."""
+    for attempt in range(HOLDER_TRIES):
+        if attempt:
+            time.sleep(HOLDER_PAUSE_S)
+        text = os.pread(fd, 32, 0).strip()
+        if text.isdigit() and _lives(int(text)):
+            return int(text)
+    return None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

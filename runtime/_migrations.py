@@ -1,0 +1,30 @@
+"""Forward steps of the journal's schema. A step is never changed once released; a new one is added at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+STEPS: Final[Mapping[int, str]] = {
+    # From version 1: the events of one turn by index, the tool bridge's receipts, violations under their own name.
+    2: """
+    CREATE INDEX event_by_turn ON event (turn_id, seq) WHERE turn_id IS NOT NULL;
+    CREATE TABLE receipt (
+        session_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        turn_id TEXT,
+        at REAL NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (session_id, call_id)
+    ) WITHOUT ROWID;
+    CREATE VIEW violation AS SELECT session_id, seq, at, turn_id, body FROM event WHERE type = 'invariant_violation';
+    """,
+}
+"""What brings a file to the version of the key, from the one before."""
+
+SCHEMA_VERSION: Final = max(STEPS)
+
+
+def steps_from(version: int) -> list[tuple[int, str]]:
+    """The steps that a file of that version still needs, in order."""
+    return [(target, STEPS[target]) for target in range(version + 1, SCHEMA_VERSION + 1)]
