@@ -25,6 +25,7 @@ Kind = Literal[
     "unsupported_cli_version",
     "unsupported_capability",
     "launch_failed",
+    "not_delivered",
     "cwd_unusable",
     "tmux_missing",
     "tmux_unsupported",

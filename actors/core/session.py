@@ -69,8 +69,9 @@ class Pending(msgspec.Struct, kw_only=True):
 
 
 class OpenTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A native turn without a turn of ours: mint an id, open it, tell it that it is bound."""
+    """A native turn without a turn of ours yet: open ``turn_id`` for it and tell it that it is bound."""
 
+    turn_id: TurnId
     message_id: MessageId | None
     origin: Origin
     bound: turns.Bound
@@ -134,11 +135,15 @@ class SessionCore:
 
     Args:
         matches: whether a recorded input is that typed text (the adapter's rule).
+        mint: makes a new turn id.
         native_session: the provider's conversation.
     """
 
-    def __init__(self, matches: Callable[[TypedText, str], bool], native_session: str) -> None:
+    def __init__(
+        self, matches: Callable[[TypedText, str], bool], mint: Callable[[], TurnId], native_session: str
+    ) -> None:
         self._matches = matches
+        self._mint = mint
         self.native_session = native_session
         self.cli_version = ""
         self.cli_status: CliStatusSeen | None = None
@@ -300,7 +305,7 @@ class SessionCore:
         bound = turns.Bound(prompt=fact, native_session=self.native_session, cli_version=self.cli_version)
         ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text)
         if not ours:
-            return [OpenTurn(message_id=None, origin=self._foreign_origin(fact), bound=bound)]
+            return [self._open(None, self._foreign_origin(fact), bound)]
         first, *others = ours
         del self.pending[first.message_id]
         effects: list[SessionEffect] = [Proved(message_id=first.message_id, stage="submitted", evidence=fact.evidence)]
@@ -308,14 +313,15 @@ class SessionCore:
             self.open[first.turn_id] = fact.native_turn
             effects.append(ToTurn(turn_id=first.turn_id, event=bound))
         else:
-            effects.append(OpenTurn(message_id=first.message_id, origin="host", bound=bound))
+            effects.append(self._open(first.message_id, "host", bound))
         for other in others:
             effects += self._join_native(other, fact.native_turn, fact.evidence)
         return effects
 
-    def opened(self, turn_id: TurnId, native_turn: str) -> None:
-        """The actor minted a turn for an :class:`OpenTurn`; told before anything more is read."""
-        self.open[turn_id] = native_turn
+    def _open(self, message_id: MessageId | None, origin: Origin, bound: turns.Bound) -> OpenTurn:
+        turn_id = self._mint()
+        self.open[turn_id] = bound.prompt.native_turn
+        return OpenTurn(turn_id=turn_id, message_id=message_id, origin=origin, bound=bound)
 
     def _foreign_origin(self, fact: PromptRecorded) -> Origin:
         match fact.origin:

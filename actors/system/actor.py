@@ -111,9 +111,7 @@ class Actor(pykka.Actor):
         """No ``Terminated`` for it any more; one that is queued already still comes."""
         ref._cell.remove_watcher(self.ref)  # noqa: SLF001
 
-    def after(
-        self, delay_s: float, message: object, key: Hashable | None = None, *, control: bool = False
-    ) -> None:
+    def after(self, delay_s: float, message: object, key: Hashable | None = None, *, control: bool = False) -> None:
         """Tell oneself a message after a delay. The same key replaces; ends with the incarnation.
 
         Without a key the message cannot be cancelled. Once cancelled or replaced it can not arrive any

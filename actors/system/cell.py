@@ -290,11 +290,7 @@ class Cell:
 
     def _begin_end(self) -> None:
         failure = self._failure
-        restart = (
-            failure is not None
-            and not self.system.closing
-            and self._ledger.grant(self.system.clock.monotonic())
-        )
+        restart = failure is not None and not self.system.closing and self._ledger.grant(self.system.clock.monotonic())
         if not restart:
             self._drain(deadletters.STOPPED if failure is None else deadletters.BEHIND_FAILURE)
             self._make = None

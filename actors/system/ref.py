@@ -90,9 +90,7 @@ class Ref:
         elif (handled := here.mailbox.current) is None:
             envelope = Envelope(message, reply, here.ref, number, 0, number, perf_counter())
         else:
-            envelope = Envelope(
-                message, reply, here.ref, handled.trace, handled.number, number, perf_counter()
-            )
+            envelope = Envelope(message, reply, here.ref, handled.trace, handled.number, number, perf_counter())
         if control:
             return self._cell.mailbox.offer_system(envelope, control=True, bounded=True)
         return self._cell.mailbox.offer(envelope)

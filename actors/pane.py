@@ -1,0 +1,442 @@
+"""PaneActor: sole writer to one CLI's pane. Drives :mod:`lastword.actors.core.typing` and carries out its effects.
+
+It reads the screen for two purposes only: whether it may type, and what a person is being asked. Nothing here can
+end a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from lastword.actors.core import typing as core
+from lastword.actors.core.adapter import Adapter, LaunchRecipe, LaunchRequest, Signal, SignalView
+from lastword.actors.core.errors import LastwordError
+from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.world import (
+    Endpoint,
+    Files,
+    PressedKeys,
+    PressResult,
+    RefusedKeys,
+    ScreenView,
+    Transport,
+)
+from lastword.actors.system.actor import Actor
+
+STATUS_BYTES_MAX = 64 * 1024
+EXIT_SCREEN_LINES = 3
+"""Lines of the last screen that are told when a CLI ends before it was ready."""
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True):
+    """Start the CLI."""
+
+    name: str
+    recipe: LaunchRecipe
+    request: LaunchRequest
+    epoch: int
+
+
+class Attach(msgspec.Struct, frozen=True, kw_only=True):
+    """Take over a pane whose CLI lives already."""
+
+    endpoint: Endpoint
+    request: LaunchRequest
+    epoch: int
+
+
+class Deliver(msgspec.Struct, frozen=True, kw_only=True):
+    """Type this text after those before it."""
+
+    job: core.Job
+
+
+class Withdraw(msgspec.Struct, frozen=True, kw_only=True):
+    """Forget it, if it was not typed."""
+
+    message_id: MessageId
+
+
+class PressInterrupt(msgspec.Struct, frozen=True, kw_only=True):
+    """Press the interrupt key for that turn."""
+
+    turn_id: TurnId
+
+
+class AnswerDialog(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer that dialog; ``token`` comes back."""
+
+    token: str
+    dialog_id: str
+    option: int
+
+
+class Prove(msgspec.Struct, frozen=True, kw_only=True):
+    """The record shows that the message was submitted."""
+
+    message_id: MessageId
+
+
+class Nudge(msgspec.Struct, frozen=True):
+    """The registry changed: look."""
+
+
+class Close(msgspec.Struct, frozen=True, kw_only=True):
+    """End the CLI."""
+
+    grace_s: float
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    result: Endpoint | LastwordError
+    epoch: int
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    result: ScreenView | LastwordError
+    epoch: int
+
+
+class _Pasted(msgspec.Struct, frozen=True):
+    ok: bool
+    epoch: int
+
+
+class _Pressed(msgspec.Struct, frozen=True):
+    what: str
+    ok: bool
+    epoch: int
+
+
+class _LookDue(msgspec.Struct, frozen=True):
+    epoch: int
+
+
+class _Exited(msgspec.Struct, frozen=True):
+    status: int | None
+    epoch: int
+
+
+class _Closed(msgspec.Struct, frozen=True):
+    epoch: int
+
+
+PaneCommand: TypeAlias = (
+    Open
+    | Attach
+    | Deliver
+    | Withdraw
+    | PressInterrupt
+    | AnswerDialog
+    | Prove
+    | Nudge
+    | Close
+    | _Opened
+    | _Looked
+    | _Pasted
+    | _Pressed
+    | _LookDue
+    | _Exited
+    | _Closed
+)
+
+# --- reports to the session -------------------------------------------------------------------------------------
+
+
+class PaneOpened(msgspec.Struct, frozen=True, kw_only=True):
+    """The CLI's process runs."""
+
+    epoch: int
+    pane_id: str
+    pid: int
+    pid_start: int
+    attach: tuple[str, ...]
+
+
+class PaneOpenFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """It could not be started."""
+
+    epoch: int
+    error: LastwordError
+
+
+class PaneReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the typing machine reports; ``at`` is the Unix time of it."""
+
+    epoch: int
+    report: core.PaneEffect
+    at: float
+
+
+class PaneGone(msgspec.Struct, frozen=True, kw_only=True):
+    """The CLI's process is gone. ``pressed``: Enter had been pressed for the message in progress."""
+
+    epoch: int
+    exit_status: int | None
+    in_progress: MessageId | None
+    pressed: bool
+    was_ready: bool
+    last_screen: str
+
+
+class PaneClosed(msgspec.Struct, frozen=True, kw_only=True):
+    """The pane was closed as asked."""
+
+    epoch: int
+
+
+class PaneActor(Actor):
+    """One pane.
+
+    Args:
+        transport: opens endpoints.
+        adapter: the provider.
+        files: reads the CLI's registry.
+    """
+
+    def __init__(self, transport: Transport, adapter: Adapter, files: Files) -> None:
+        super().__init__()
+        self._transport = transport
+        self._adapter = adapter
+        self._files = files
+        self._core = core.PaneCore(adapter, 0)
+        self._epoch = 0
+        self._endpoint: Endpoint | None = None
+        self._request: LaunchRequest | None = None
+        self._status_path = ""
+        self._was_ready = False
+        self._last_screen: tuple[str, ...] = ()
+        self._closing: float | None = None
+
+    def receive(self, message: PaneCommand) -> None:
+        now_s = self.clock.monotonic()
+        match message:
+            case Open():
+                self._open(message)
+            case Attach():
+                self._begin(message.epoch, message.request)
+                self._opened(message.endpoint)
+            case Deliver():
+                self._do(self._core.deliver(message.job, now_s))
+            case Withdraw():
+                self._do(self._core.withdraw(message.message_id, now_s))
+            case PressInterrupt():
+                self._do(self._core.interrupt(message.turn_id))
+            case AnswerDialog():
+                self._do(self._core.answer(message.token, message.dialog_id, message.option))
+            case Prove():
+                self._do(self._core.proved(message.message_id, now_s))
+            case Nudge():
+                self._do(self._core.nudge())
+            case Close():
+                self._close(message.grace_s)
+            case _Opened() | _Looked() | _Pasted() | _Pressed() | _LookDue() | _Exited() | _Closed():
+                if message.epoch == self._epoch:
+                    self._from_edge(message, now_s)
+                elif isinstance(message, _Opened) and not isinstance(message.result, LastwordError):
+                    message.result.close(0.0, lambda: None)  # opened for an epoch that is over
+            case _:
+                assert_never(message)
+
+    def _from_edge(
+        self,
+        message: _Opened | _Looked | _Pasted | _Pressed | _LookDue | _Exited | _Closed,
+        now_s: float,
+    ) -> None:
+        match message:
+            case _Opened(result=LastwordError() as error):
+                self._report(PaneOpenFailed(epoch=self._epoch, error=error))
+            case _Opened(result=endpoint):
+                assert not isinstance(endpoint, LastwordError)
+                self._opened(endpoint)
+            case _Looked(result=LastwordError()):
+                self._do(self._core.look_failed())
+            case _Looked(result=screen):
+                assert not isinstance(screen, LastwordError)
+                self._last_screen = screen.lines
+                signal = self._signal(screen)
+                self._do(self._core.looked(signal, copy_mode=screen.in_copy_mode, now_s=now_s))
+            case _Pasted():
+                self._do(self._core.pasted(ok=message.ok, now_s=now_s))
+            case _Pressed():
+                self._do(self._core.pressed(message.what, ok=message.ok, now_s=now_s))
+            case _LookDue():
+                self._do(self._core.look_due())
+            case _Exited():
+                self._exited(message.status)
+            case _Closed():
+                self._report(PaneClosed(epoch=self._epoch))
+            case _:
+                assert_never(message)
+
+    # --- life of the endpoint -----------------------------------------------------------------------------------
+
+    def _begin(self, epoch: int, request: LaunchRequest) -> None:
+        self._epoch = epoch
+        self._request = request
+        waiting = self._core.jobs
+        self._core = core.PaneCore(self._adapter, epoch)
+        self._core.jobs.extend(waiting)
+        self._was_ready = False
+        self._closing = None
+        self._last_screen = ()
+
+    def _open(self, message: Open) -> None:
+        self._begin(message.epoch, message.request)
+        epoch, ref = self._epoch, self.ref
+        self._transport.open(
+            message.name,
+            message.recipe.argv,
+            cwd=message.request.cwd,
+            env=message.recipe.env,
+            width=message.recipe.width,
+            height=message.recipe.height,
+            on_opened=lambda result: ref.tell(_Opened(result, epoch)),
+        )
+
+    def _opened(self, endpoint: Endpoint) -> None:
+        assert self._request is not None
+        self._endpoint = endpoint
+        spec = self._adapter.status_file(self._request, endpoint.pid)
+        self._status_path = spec.path if spec is not None else ""
+        epoch, ref = self._epoch, self.ref
+        self._report(
+            PaneOpened(
+                epoch=epoch,
+                pane_id=endpoint.pane_id,
+                pid=endpoint.pid,
+                pid_start=endpoint.pid_start,
+                attach=self._transport.attach_command(endpoint),
+            )
+        )
+        self._transport.watch_exit(endpoint, lambda status: ref.tell(_Exited(status, epoch), control=True))
+        if self._closing is not None:
+            self._close(self._closing)
+        else:
+            self._do(self._core.opened(self.clock.monotonic()))
+
+    def _exited(self, status: int | None) -> None:
+        in_progress, pressed = self._core.gone()
+        self.cancel_timer("look")
+        text = " / ".join(line.strip() for line in self._last_screen if line.strip())
+        gone = PaneGone(
+            epoch=self._epoch,
+            exit_status=status,
+            in_progress=in_progress,
+            pressed=pressed,
+            was_ready=self._was_ready,
+            last_screen="" if self._was_ready else text[-400:],
+        )
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None and self._closing is None:
+            endpoint.close(0.0, lambda: None)  # what it left in its process group, and the empty pane
+        self._report(gone)
+
+    def _close(self, grace_s: float) -> None:
+        self._closing = grace_s
+        epoch, ref = self._epoch, self.ref
+        if self._endpoint is None:
+            self._report(PaneClosed(epoch=epoch))
+        else:
+            self._endpoint.close(grace_s, lambda: ref.tell(_Closed(epoch), control=True))
+
+    # --- effects ----------------------------------------------------------------------------------------------------
+
+    def _signal(self, screen: ScreenView) -> Signal:
+        endpoint = self._endpoint
+        status = self._files.read_small(self._status_path, STATUS_BYTES_MAX) if self._status_path else None
+        view = SignalView(
+            screen=screen.lines,
+            title=screen.title,
+            status=status,
+            pid=endpoint.pid if endpoint is not None else 0,
+        )
+        return self._adapter.signals(view)
+
+    def _do(self, effects: list[core.PaneEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case core.Look():
+                    self._look()
+                case core.LookIn():
+                    self.after(effect.delay_s, _LookDue(self._epoch), key="look")
+                case core.Paste():
+                    self._paste(effect.data)
+                case core.Press():
+                    self._press(effect)
+                case (
+                    core.Submitted()
+                    | core.WithdrawnReport()
+                    | core.NotDelivered()
+                    | core.Delivered()
+                    | core.Interrupted()
+                    | core.NothingToInterrupt()
+                    | core.DialogSeen()
+                    | core.DialogGone()
+                    | core.AnswerResult()
+                    | core.BecameReady()
+                    | core.Held()
+                ):
+                    if isinstance(effect, core.BecameReady):
+                        self._was_ready = True
+                    self._report(PaneReport(epoch=self._epoch, report=effect, at=self.clock.wall()))
+                case _:
+                    assert_never(effect)
+
+    def _look(self) -> None:
+        self.cancel_timer("look")
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        if endpoint is not None:
+            endpoint.look(lambda result: ref.tell(_Looked(result, epoch)))
+
+    def _paste(self, data: bytes) -> None:
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        if endpoint is not None:
+            endpoint.paste(data, lambda error: ref.tell(_Pasted(error is None, epoch)))
+
+    def _press(self, press: core.Press) -> None:
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        if endpoint is None:
+            return
+        what = press.what
+
+        def done(result: PressResult | None) -> None:
+            ref.tell(_Pressed(what, result is None or isinstance(result, PressedKeys), epoch))
+
+        if press.guard:
+            endpoint.look_then_press(self._guard(press), *press.keys, on_done=done)
+        else:
+            endpoint.press(*press.keys, on_done=done)
+
+    def _guard(self, press: core.Press) -> Callable[[ScreenView], bool]:
+        holds = self._core.guard(press)
+        return lambda screen: not screen.in_copy_mode and holds(self._signal(screen))
+
+    def _report(self, report: PaneOpened | PaneOpenFailed | PaneReport | PaneGone | PaneClosed) -> None:
+        assert self.parent is not None
+        self.parent.tell(report)
+
+
+__all__ = [
+    "AnswerDialog",
+    "Attach",
+    "Close",
+    "Deliver",
+    "Nudge",
+    "Open",
+    "PaneActor",
+    "PaneClosed",
+    "PaneGone",
+    "PaneOpenFailed",
+    "PaneOpened",
+    "PaneReport",
+    "PressInterrupt",
+    "Prove",
+    "RefusedKeys",
+    "Withdraw",
+]

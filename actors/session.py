@@ -1,0 +1,970 @@
+"""SessionActor: owns one conversation with one CLI, its queue and its children. Drives :mod:`core.session`.
+
+Everything durable goes through the journal before anyone is told: a caller has its acknowledgement when the message
+is committed, and a completion is told when it is. The actor itself never blocks and never waits for another session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, TypeAlias, assert_never
+
+import msgspec
+
+from lastword.actors import pane, transcript, turn
+from lastword.actors.core import events
+from lastword.actors.core import session as core
+from lastword.actors.core import turn as turn_core
+from lastword.actors.core import typing as typing_core
+from lastword.actors.core.adapter import Adapter, LaunchRequest, Refused, SourceSpec, TypedText
+from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
+from lastword.actors.core.errors import JournalError, LastwordError, RejectedError
+from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint
+from lastword.actors.core.ids import (
+    ENTROPY_BYTES,
+    MessageId,
+    TurnId,
+    mint_message,
+    mint_turn,
+)
+from lastword.actors.core.outcome import Completion, Origin
+from lastword.actors.core.ports import Batch, Cursor, Journal, MessageRow, SessionRow, TurnRow
+from lastword.actors.core.snapshot import Dialog, Handle, SessionState, Snapshot
+from lastword.actors.core.world import Bytes, Files, Transport, Wakes
+from lastword.actors.journal import CommitFailed, Committed
+from lastword.actors.outbox import Outbox, Retry
+from lastword.actors.system.actor import Actor
+from lastword.actors.system.ref import Ref
+from lastword.actors.system.supervision import ChildFailed
+
+STARTS_MAX = 2
+"""Starts of a CLI that ended before its input box was ready, in a row, before waiting messages fail."""
+TURN_RESTARTS_MAX = 3
+END_GRACE_S = 3.0
+"""How long a CLI that ignores interrupts gets between the gentle signal and the hard one."""
+
+
+class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session is given."""
+
+    journal: Ref
+    reader: Journal
+    adapter: Adapter
+    transport: Transport
+    files: Files
+    wakes: Wakes
+    entropy: Callable[[int], bytes]
+
+
+# --- commands from the host ---------------------------------------------------------------------------------------
+
+
+class Submit(msgspec.Struct, frozen=True, kw_only=True):
+    """A message. ``reply`` is set once it is committed (or refused); ``outcome`` once its turn is settled."""
+
+    text: str
+    reply: Future[Delivery]
+    message_id: MessageId | None = None
+    run: bool = False
+    deadline_s: float | None = None
+    outcome: Future[Completion] | None = None
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True):
+    """What is no message: an interrupt, an answer to a dialog, a command of the CLI's own."""
+
+    what: Interrupt | Answer | Command
+    reply: Future[Delivery]
+
+
+class GetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What is the session now?"""
+
+
+class CloseSession(msgspec.Struct, frozen=True, kw_only=True):
+    """End it. ``forever`` closes the conversation; else only the CLI is ended, and a later runtime may resume it."""
+
+    reply: Future[None]
+    forever: bool = True
+    grace_s: float = 2.0
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """The first message: the session's row is committed; start its CLI."""
+
+    reason: str = "open"
+
+
+SessionCommand: TypeAlias = (
+    Submit
+    | Control
+    | GetSnapshot
+    | CloseSession
+    | Start
+    | Committed
+    | CommitFailed
+    | Retry
+    | turn.TurnFinished
+    | turn.WithdrawMessage
+    | turn.InterruptTurn
+    | turn.EndProvider
+    | transcript.FactsRead
+    | pane.PaneOpened
+    | pane.PaneOpenFailed
+    | pane.PaneReport
+    | pane.PaneGone
+    | pane.PaneClosed
+    | ChildFailed
+)
+
+
+class _OpenTurn(msgspec.Struct, kw_only=True):
+    """What the session keeps of an open turn, enough to replace its actor (new epoch) after a failure."""
+
+    turn: turn_core.Turn
+    ref: Ref
+    told: list[turn_core.TurnEvent]
+    messages: list[MessageId]
+
+
+class _Accepting(msgspec.Struct, kw_only=True):
+    """A message whose commit is on its way."""
+
+    message_id: MessageId
+    typed: TypedText
+    turn_id: TurnId | None
+    submit: Submit
+
+
+class SessionActor(Actor):
+    """One session.
+
+    Args:
+        deps: the world.
+        row: the session's row, as it is (or is being) committed.
+        request: how its CLI is launched.
+        cli_version: as the CLI printed it at the preflight.
+    """
+
+    def __init__(self, deps: SessionDeps, row: SessionRow, request: LaunchRequest, cli_version: str) -> None:
+        super().__init__()
+        self._deps = deps
+        self._row = row
+        self._request = request
+        self._core = core.SessionCore(deps.adapter.matches, self._new_turn_id, row.native_session)
+        self._core.cli_version = cli_version
+        self._outbox = Outbox(deps.journal, self.ref, self._retry_in)
+        self._pane = self.spawn(pane.PaneActor, deps.transport, deps.adapter, deps.files, name=f"{row.session_id}/pane")
+        self._watcher = self.spawn(
+            transcript.TranscriptWatcherActor, deps.files, deps.wakes, name=f"{row.session_id}/transcript"
+        )
+        self._turns: dict[TurnId, _OpenTurn] = {}
+        self._messages: dict[MessageId, MessageRow] = {}
+        self._accepting: dict[int, _Accepting] = {}
+        self._deliverable: set[MessageId] = set()
+        self._outcomes: dict[MessageId, list[Future[Completion]]] = {}
+        self._controls: dict[str, Future[Delivery]] = {}
+        self._state: SessionState = "starting"
+        self._launch_reason = "open"
+        self._pane_epoch = 0
+        self._failed_starts = 0
+        self._dialog: Dialog | None = None
+        self._handle = Handle(native_session_id=row.native_session)
+        self._last_completion: Completion | None = None
+        self._last_gone: pane.PaneGone | None = None
+        self._seq = 0
+        self._cursor: Cursor | None = None
+        self._cursor_saved: Cursor | None = row.cursor
+        self._status_source: SourceSpec | None = None
+        self._closing: CloseSession | None = None
+        self._pane_live = False
+        self._exhausted = False
+        self._closed_token: int | None = None
+
+    # --- dispatch ---------------------------------------------------------------------------------------------------
+
+    def receive(self, message: SessionCommand) -> Any:
+        match message:
+            case Submit():
+                self._submit(message)
+            case Control():
+                self._control(message)
+            case GetSnapshot():
+                return self._snapshot()
+            case CloseSession():
+                self._close(message)
+            case Start():
+                self._launch(message.reason)
+            case Committed():
+                self._committed(message)
+            case CommitFailed():
+                self._commit_failed(message)
+            case Retry():
+                self._outbox.again(message)
+            case turn.TurnFinished():
+                self._turn_finished(message)
+            case turn.WithdrawMessage():
+                self._withdraw(message)
+            case turn.InterruptTurn():
+                self._interrupt(message)
+            case turn.EndProvider():
+                self._pane.tell(pane.Close(grace_s=END_GRACE_S))
+            case transcript.FactsRead():
+                self._facts(message)
+            case pane.PaneOpened():
+                self._pane_opened(message)
+            case pane.PaneOpenFailed():
+                self._pane_open_failed(message)
+            case pane.PaneReport():
+                if message.epoch == self._pane_epoch:
+                    self._pane_report(message.report, message.at)
+            case pane.PaneGone():
+                self._pane_gone(message)
+            case pane.PaneClosed():
+                self._pane_closed(message)
+            case ChildFailed():
+                self._child_failed(message)
+            case _:
+                assert_never(message)
+        return None
+
+    def stopped(self) -> None:
+        """Whoever still waits is told, not left waiting."""
+        error = RejectedError("session_closed", "the session has ended")
+        for accepting in self._accepting.values():
+            _fail(accepting.submit.reply, error)
+        for waiting in self._outcomes.values():
+            for outcome in waiting:
+                _fail(outcome, error)
+        for control in self._controls.values():
+            _fail(control, error)
+        if self._closing is not None:
+            _resolve(self._closing.reply, None)
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def _submit(self, submit: Submit) -> None:
+        if self._closing is not None:
+            self._refuse(submit, RejectedError("session_closed", "the session is closed"))
+            return
+        if submit.message_id is not None and self._answer_duplicate(submit, submit.message_id):
+            return
+        if not submit.text.strip():
+            self._refuse(submit, RejectedError("empty_message", "the message has no text", provider=self._row.provider))
+            return
+        typed = self._deps.adapter.escape(submit.text)
+        if isinstance(typed, Refused):
+            refused = RejectedError("unsupported_text", typed.reason, provider=self._row.provider)
+            self._refuse(submit, refused)
+            return
+        admission = self._core.admit(run=submit.run)
+        if admission.refused is not None:
+            self._refuse(submit, RejectedError(admission.refused, admission.reason, provider=self._row.provider))
+            return
+        self._accept(submit, typed, starts_turn=admission.starts_turn)
+
+    def _accept(self, submit: Submit, typed: TypedText, *, starts_turn: bool) -> None:
+        now = self.clock.wall()
+        message_id = submit.message_id or mint_message(now, self._deps.entropy(ENTROPY_BYTES))
+        turn_id = self._new_turn_id() if starts_turn else None
+        deadline_at = now + submit.deadline_s if submit.deadline_s is not None else None
+        row = MessageRow(
+            message_id=message_id,
+            session_id=self._row.session_id,
+            text=submit.text,
+            taken="started_turn" if starts_turn else "pending",
+            turn_id=turn_id,
+            accepted_at=now,
+            deadline_at=deadline_at,
+        )
+        turn_row = TurnRow(
+            turn_id=turn_id or TurnId(""),
+            session_id=self._row.session_id,
+            message_id=message_id,
+            accepted_at=now,
+            deadline_at=deadline_at,
+        )
+        accepted = events.Draft(
+            body=events.MessageAccepted(taken=row.taken, transport=self._deps.transport.name, chars=len(submit.text)),
+            turn_id=turn_id,
+            message_id=message_id,
+        )
+        self._core.accept(message_id, typed, turn_id)
+        self._messages[message_id] = row
+        token = self._send(accept=row, turns=(turn_row,) if turn_id else (), drafts=(accepted,))
+        self._accepting[token] = _Accepting(message_id=message_id, typed=typed, turn_id=turn_id, submit=submit)
+
+    def _answer_duplicate(self, submit: Submit, message_id: MessageId) -> bool:
+        """The same message id again: the first acknowledgement, no second delivery (C20)."""
+        try:
+            row = self._deps.reader.message(message_id)
+        except JournalError as error:
+            self._refuse(submit, error)
+            return True
+        if row is None:
+            return False
+        self._give_existing(submit, row)
+        return True
+
+    def _give_existing(self, submit: Submit, row: MessageRow) -> None:
+        if row.session_id != self._row.session_id:
+            self._refuse(submit, RejectedError("usage", "that message_id belongs to another session"))
+            return
+        _resolve(submit.reply, self._delivery(row, duplicate=True))
+        if submit.outcome is None:
+            return
+        known = self._messages.get(row.message_id, row)
+        done = self._deps.reader.completion(known.turn_id) if known.turn_id is not None else None
+        if done is not None:
+            _resolve(submit.outcome, done)
+        elif known.state == "undelivered":
+            _fail(submit.outcome, RejectedError("not_delivered", "the message was not delivered"))
+        else:
+            self._outcomes.setdefault(row.message_id, []).append(submit.outcome)
+
+    def _delivery(self, row: MessageRow, *, duplicate: bool = False) -> Delivery:
+        return Delivery(
+            session_id=row.session_id,
+            message_id=row.message_id,
+            taken=row.taken,
+            transport=self._deps.transport.name,
+            seq=row.accepted_seq,
+            turn_id=row.turn_id if row.taken == "started_turn" else None,
+            duplicate=duplicate,
+        )
+
+    def _refuse(self, submit: Submit, error: LastwordError) -> None:
+        _fail(submit.reply, error)
+        if submit.outcome is not None:
+            _fail(submit.outcome, error)
+
+    def _committed(self, answer: Committed) -> None:
+        batch = self._outbox.committed(answer)
+        self._seq = max(self._seq, answer.recorded.last_seq)
+        accepting = self._accepting.pop(answer.token, None)
+        if accepting is not None and batch is not None:
+            self._accepted(accepting, answer)
+        if answer.token == self._closed_token:
+            self.stop()
+            return
+        self._maybe_closed()
+
+    def _accepted(self, accepting: _Accepting, answer: Committed) -> None:
+        existing = answer.recorded.existing
+        if existing is not None:
+            self._core.refuse(accepting.message_id)
+            self._give_existing(accepting.submit, existing)
+            return
+        row = msgspec.structs.replace(self._messages[accepting.message_id], accepted_seq=answer.recorded.last_seq)
+        self._messages[accepting.message_id] = row
+        if accepting.submit.outcome is not None:
+            self._outcomes.setdefault(row.message_id, []).append(accepting.submit.outcome)
+        _resolve(accepting.submit.reply, self._delivery(row))
+        if accepting.turn_id is not None:
+            self._spawn_turn(
+                turn_core.Turn(
+                    turn_id=accepting.turn_id,
+                    session_id=row.session_id,
+                    provider=self._row.provider,
+                    transport=self._deps.transport.name,
+                    message_id=row.message_id,
+                    native_session=self._core.native_session,
+                    cli_version=self._core.cli_version,
+                    accepted_at=row.accepted_at,
+                    deadline_at=row.deadline_at,
+                ),
+                (turn_core.Begin(),),
+            )
+        self._deliverable.add(row.message_id)
+        if self._closing is None:
+            self._dispatch()
+
+    def _commit_failed(self, answer: CommitFailed) -> None:
+        self._outbox.failed(answer)
+        accepting = self._accepting.pop(answer.token, None)
+        if accepting is not None:
+            self._core.refuse(accepting.message_id)
+            self._messages.pop(accepting.message_id, None)
+            self._refuse(accepting.submit, answer.error)
+
+    def _dispatch(self) -> None:
+        """Hand every committed message that still waits to the pane, in order; start the CLI again if it is gone."""
+        waiting = [
+            pending
+            for pending in self._core.pending.values()
+            if pending.stage == "waiting" and pending.message_id in self._deliverable
+        ]
+        if not waiting:
+            return
+        if self._state == "gone":
+            self._launch("resume")
+        for pending in waiting:
+            self._core.typing(pending.message_id)
+            self._pane.tell(pane.Deliver(job=typing_core.Job(message_id=pending.message_id, typed=pending.typed)))
+
+    # --- controls ---------------------------------------------------------------------------------------------------
+
+    def _control(self, control: Control) -> None:
+        if self._closing is not None:
+            _fail(control.reply, RejectedError("session_closed", "the session is closed"))
+            return
+        match control.what:
+            case Interrupt():
+                self._control_interrupt(control, control.what)
+            case Answer():
+                self._control_answer(control, control.what)
+            case Command():
+                self._control_command(control, control.what)
+            case _:
+                assert_never(control.what)
+
+    def _control_interrupt(self, control: Control, interrupt: Interrupt) -> None:
+        wanted = interrupt.turn_id or self._core.interrupted_turn()
+        if wanted is None or wanted not in self._turns:
+            _resolve(control.reply, self._applied(None, applied=False))
+            return
+        self._tell_turn(wanted, (turn_core.Cancel(),))
+        _resolve(control.reply, self._applied(wanted, applied=True))
+
+    def _control_answer(self, control: Control, answer: Answer) -> None:
+        dialog = self._dialog
+        if dialog is None or dialog.dialog_id != answer.dialog_id:
+            _fail(control.reply, RejectedError("unknown_dialog", "no such dialog is open"))
+            return
+        if answer.option < 1 or (dialog.options and answer.option > len(dialog.options)):
+            reason = f"the dialog has {len(dialog.options)} options, counted from 1"
+            _fail(control.reply, RejectedError("usage", reason))
+            return
+        token = mint_message(self.clock.wall(), self._deps.entropy(ENTROPY_BYTES))
+        self._controls[token] = control.reply
+        self._pane.tell(pane.AnswerDialog(token=token, dialog_id=answer.dialog_id, option=answer.option))
+
+    def _control_command(self, control: Control, command: Command) -> None:
+        needed = {"/clear": "clear", "/compact": "compact"}.get(command.text.split()[0] if command.text.split() else "")
+        if needed is None or needed not in self._deps.adapter.capabilities:
+            reason = f"{command.text!r} is not a command that this provider declares"
+            error = RejectedError("unsupported_capability", reason, provider=self._row.provider)
+            _fail(control.reply, error)
+            return
+        if not self._core.idle:
+            _fail(control.reply, RejectedError("busy", "a turn is being delivered or is active"))
+            return
+        if self._state == "gone":
+            self._launch("resume")
+        now = self.clock.wall()
+        token = mint_message(now, self._deps.entropy(ENTROPY_BYTES))
+        self._controls[token] = control.reply
+        text = command.text.strip()
+        typed = TypedText(text=text, paste=text.encode(), rewritten=text)
+        job = typing_core.Job(message_id=token, typed=typed, proved_by_record=False)
+        self._pane.tell(pane.Deliver(job=job))
+
+    def _applied(self, turn_id: TurnId | None, *, applied: bool, token: str = "") -> Delivery:
+        message_id = token or mint_message(self.clock.wall(), self._deps.entropy(ENTROPY_BYTES))
+        return Delivery(
+            session_id=self._row.session_id,
+            message_id=MessageId(message_id),
+            taken="applied" if applied else "nothing_to_do",
+            transport=self._deps.transport.name,
+            seq=self._seq,
+            turn_id=turn_id,
+        )
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    def _new_turn_id(self) -> TurnId:
+        return mint_turn(self.clock.wall(), self._deps.entropy(ENTROPY_BYTES))
+
+    def _spawn_turn(self, state: turn_core.Turn, first: tuple[turn_core.TurnEvent, ...]) -> None:
+        ref = self.spawn(
+            turn.TurnActor,
+            self._deps.journal,
+            state,
+            name=f"{self._row.session_id}/{state.turn_id}#{state.epoch}",
+        )
+        messages = [state.message_id] if state.message_id is not None else []
+        self._turns[state.turn_id] = _OpenTurn(turn=state, ref=ref, told=list(first), messages=messages)
+        ref.tell(turn.Tell(turn_id=state.turn_id, events=first))
+
+    def _tell_turn(self, turn_id: TurnId, told: tuple[turn_core.TurnEvent, ...]) -> None:
+        open_turn = self._turns.get(turn_id)
+        if open_turn is None:
+            self.system.dead_letters.record("turn_not_open", self.ref.name, told[0])
+            return
+        open_turn.told.extend(event for event in told if not isinstance(event, CliStatusSeen))
+        open_turn.ref.tell(turn.Tell(turn_id=turn_id, events=told))
+
+    def _turn_finished(self, finished: turn.TurnFinished) -> None:
+        open_turn = self._turns.get(finished.turn_id)
+        if open_turn is None or open_turn.turn.epoch != finished.epoch:
+            return  # of an epoch that is over; the journal lets only one completion stand anyway
+        del self._turns[finished.turn_id]
+        completion = finished.completion
+        self._last_completion = completion
+        for message_id in {*open_turn.messages, *completion.joined}:
+            self._messages.pop(message_id, None)
+            self._deliverable.discard(message_id)
+            for outcome in self._outcomes.pop(message_id, ()):
+                _resolve(outcome, completion)
+        self._apply(self._core.finished(finished.turn_id))
+        self._maybe_closed()
+
+    def _withdraw(self, message: turn.WithdrawMessage) -> None:
+        pending = self._core.pending.get(message.message_id)
+        if pending is not None and pending.stage == "waiting":
+            self._apply(self._core.withdraw(message.message_id))
+        else:
+            self._pane.tell(pane.Withdraw(message_id=message.message_id))
+
+    def _interrupt(self, message: turn.InterruptTurn) -> None:
+        if self._closing is None:
+            self._pane.tell(pane.PressInterrupt(turn_id=message.turn_id))
+
+    def _child_failed(self, failed: ChildFailed) -> None:
+        """A turn's actor failed: a new epoch takes its place and is told again all that the old one was told."""
+        for turn_id, open_turn in self._turns.items():
+            if open_turn.ref != failed.ref:
+                continue
+            epoch = open_turn.turn.epoch + 1
+            self.system.dead_letters.record("turn_actor_failed", self.ref.name, failed)
+            if epoch > TURN_RESTARTS_MAX:
+                raise RuntimeError(f"turn actor failed {TURN_RESTARTS_MAX} times") from failed.error
+            again = msgspec.structs.replace(open_turn.turn, epoch=epoch)
+            told = tuple(open_turn.told)
+            messages = open_turn.messages
+            self._spawn_turn(again, told)
+            self._turns[turn_id].messages = messages
+            return
+        raise RuntimeError(f"{failed.ref.name} failed") from failed.error
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+
+    def _facts(self, read: transcript.FactsRead) -> None:
+        for fact in read.facts:
+            if isinstance(fact, CliStatusSeen):
+                self._pane.tell(pane.Nudge())
+        self._apply(self._core.read(read.facts))
+        if read.cursor is not None and not self._core.backlog and not any(self._core.open.values()):
+            self._cursor = read.cursor
+
+    def _apply(self, effects: Iterable[core.SessionEffect]) -> None:
+        """Carry out: first what goes to the journal, then what turns are told (their own batches come after)."""
+        drafts: list[events.Draft] = []
+        rows: dict[MessageId, MessageRow] = {}
+        turn_rows: list[TurnRow] = []
+        told: list[tuple[TurnId, list[turn_core.TurnEvent]]] = []
+        spawn: list[tuple[turn_core.Turn, core.OpenTurn]] = []
+        after: list[Callable[[], None]] = []
+        for effect in effects:
+            match effect:
+                case core.OpenTurn():
+                    state = self._turn_of(effect)
+                    turn_rows.append(turn_core.row_of(state))
+                    spawn.append((state, effect))
+                    self._bind_message(rows, effect.message_id, effect.turn_id, "bound")
+                case core.ToTurn():
+                    if isinstance(effect.event, turn_core.Joined):
+                        self._bind_message(rows, effect.event.message_id, effect.turn_id, "joined")
+                    elif isinstance(effect.event, turn_core.Bound | turn_core.Adopted):
+                        open_turn = self._turns.get(effect.turn_id)
+                        if open_turn is not None:
+                            self._bind_message(rows, open_turn.turn.message_id, effect.turn_id, "bound")
+                    if told and told[-1][0] == effect.turn_id:
+                        told[-1][1].append(effect.event)
+                    else:
+                        told.append((effect.turn_id, [effect.event]))
+                case core.Proved():
+                    after.append(_call(self._pane.tell, pane.Prove(message_id=effect.message_id)))
+                    if effect.stage == "queued":
+                        self._set_state(rows, effect.message_id, "queued")
+                        drafts.append(self._queued_draft(effect))
+                case core.Undelivered():
+                    drafts.append(self._undelivered(rows, effect.message_id, effect.reason))
+                case core.Rebound():
+                    drafts.append(self._rebound(effect))
+                case core.Gone():
+                    after.append(_call(self._gone, effect))
+                case core.Count():
+                    self.system.dead_letters.record(effect.what, self.ref.name, effect)
+                case _:
+                    assert_never(effect)
+        if drafts or rows or turn_rows:
+            self._send(drafts=tuple(drafts), messages=tuple(rows.values()), turns=tuple(turn_rows))
+        for state, opened in spawn:
+            self._spawn_turn(state, (turn_core.Begin(), opened.bound))
+        for turn_id, turn_events in told:
+            self._tell_turn(turn_id, tuple(turn_events))
+        for action in after:
+            action()
+
+    def _turn_of(self, opened: core.OpenTurn) -> turn_core.Turn:
+        message = self._messages.get(opened.message_id) if opened.message_id is not None else None
+        origin: Origin = opened.origin
+        return turn_core.Turn(
+            turn_id=opened.turn_id,
+            session_id=self._row.session_id,
+            provider=self._row.provider,
+            transport=self._deps.transport.name,
+            message_id=opened.message_id,
+            origin=origin,
+            native_turn=opened.bound.prompt.native_turn,
+            native_session=self._core.native_session,
+            cli_version=self._core.cli_version,
+            accepted_at=message.accepted_at if message is not None else self.clock.wall(),
+            deadline_at=message.deadline_at if message is not None else None,
+        )
+
+    def _bind_message(
+        self, rows: dict[MessageId, MessageRow], message_id: MessageId | None, turn_id: TurnId, state: Any
+    ) -> None:
+        row = self._messages.get(message_id) if message_id is not None else None
+        if row is None:
+            return
+        row = msgspec.structs.replace(row, turn_id=turn_id, state=state)
+        self._messages[row.message_id] = rows[row.message_id] = row
+
+    def _set_state(self, rows: dict[MessageId, MessageRow], message_id: MessageId, state: Any) -> None:
+        row = self._messages.get(message_id)
+        if row is not None:
+            self._messages[message_id] = rows[message_id] = msgspec.structs.replace(row, state=state)
+
+    def _queued_draft(self, proved: core.Proved) -> events.Draft:
+        return events.Draft(
+            body=events.MessageQueued(evidence=proved.evidence),
+            message_id=proved.message_id,
+            native_at=proved.evidence.native_at,
+            once=f"queued:{proved.message_id}",
+        )
+
+    def _undelivered(self, rows: dict[MessageId, MessageRow], message_id: MessageId, reason: str) -> events.Draft:
+        self._set_state(rows, message_id, "undelivered")
+        self._messages.pop(message_id, None)
+        self._deliverable.discard(message_id)
+        for outcome in self._outcomes.pop(message_id, ()):
+            _fail(outcome, RejectedError("not_delivered", f"the message was not delivered: {reason}"))
+        return events.Draft(
+            body=events.MessageUndelivered(reason=reason), message_id=message_id, once=f"undelivered:{message_id}"
+        )
+
+    # --- the CLI ----------------------------------------------------------------------------------------------------
+
+    def _launch(self, reason: str) -> None:
+        source = self._transcript()
+        probe = self._deps.files.read_from(source.path, 0, 1, 0, 0)
+        resume = isinstance(probe, Bytes) and probe.size > 0
+        request = msgspec.structs.replace(self._request, native_session=self._core.native_session, resume=resume)
+        self._pane_epoch += 1
+        self._state = "starting"
+        self._exhausted = False
+        self._pane_live = True
+        self._launch_reason = reason
+        adapter, native = self._deps.adapter, self._core.native_session
+        self._watcher.tell(
+            transcript.Follow(
+                source=source,
+                oracle=lambda offset: adapter.oracle(source, native, offset),
+                cursor=self._row.cursor,
+                epoch=self._pane_epoch,
+            )
+        )
+        self._pane.tell(
+            pane.Open(
+                name=self._row.session_id,
+                recipe=adapter.launch(request),
+                request=request,
+                epoch=self._pane_epoch,
+            )
+        )
+
+    def _transcript(self) -> SourceSpec:
+        request = msgspec.structs.replace(self._request, native_session=self._core.native_session)
+        return self._deps.adapter.transcript(request)
+
+    def _rebound(self, rebound: core.Rebound) -> events.Draft:
+        self._row = msgspec.structs.replace(self._row, native_session=rebound.native_session, cursor=None)
+        self._handle = msgspec.structs.replace(self._handle, native_session_id=rebound.native_session)
+        self._cursor = self._cursor_saved = None
+        adapter, native, source = self._deps.adapter, rebound.native_session, self._transcript()
+        self._watcher.tell(
+            transcript.Follow(
+                source=source,
+                oracle=lambda offset: adapter.oracle(source, native, offset),
+                epoch=self._pane_epoch,
+            )
+        )
+        return events.Draft(
+            body=events.SessionRebound(native_session_id=rebound.native_session, previous=rebound.previous)
+        )
+
+    def _pane_opened(self, opened: pane.PaneOpened) -> None:
+        if opened.epoch != self._pane_epoch:
+            return
+        self._handle = Handle(
+            native_session_id=self._core.native_session,
+            pane=opened.pane_id,
+            pid=opened.pid,
+            pid_start=opened.pid_start,
+            attach=opened.attach,
+        )
+        self._row = msgspec.structs.replace(
+            self._row, handle=msgspec.json.encode(self._handle).decode(), epoch=self._row.epoch
+        )
+        started = events.ProviderStarted(
+            pid=opened.pid,
+            pane=opened.pane_id,
+            reason=self._launch_reason,
+            cli_version=self._core.cli_version,
+        )
+        self._send(drafts=(events.Draft(body=started),), session=self._row)
+        self._status_source = self._deps.adapter.status_file(self._request, opened.pid)
+        self._watcher.tell(transcript.FollowStatus(source=self._status_source))
+
+    def _pane_open_failed(self, failed: pane.PaneOpenFailed) -> None:
+        if failed.epoch != self._pane_epoch:
+            return
+        self._pane_live = False
+        self._state = "gone"
+        self._exhausted = True
+        self._fail_waiting(failed.error.reason)
+        self._maybe_closed()
+
+    def _fail_waiting(self, reason: str) -> None:
+        for pending in list(self._core.pending.values()):
+            self._apply(self._core.undeliverable(pending.message_id, "launch_failed", reason))
+        for token in list(self._controls):
+            _fail(self._controls.pop(token), RejectedError("launch_failed", reason, provider=self._row.provider))
+
+    def _pane_report(self, report: typing_core.PaneEffect, at: float) -> None:
+        match report:
+            case typing_core.Submitted():
+                self._submitted(report)
+            case typing_core.WithdrawnReport():
+                self._apply(self._core.withdraw(report.message_id))
+            case typing_core.NotDelivered():
+                if report.message_id in self._controls:
+                    error = RejectedError("not_delivered", report.reason, provider=self._row.provider)
+                    _fail(self._controls.pop(report.message_id), error)
+                self._apply(self._core.undeliverable(report.message_id, report.kind, report.reason))
+            case typing_core.Delivered():
+                control = self._controls.pop(report.message_id, None)
+                if control is not None:
+                    _resolve(control, self._applied(None, applied=True, token=report.message_id))
+            case typing_core.Interrupted():
+                self._tell_turn(report.turn_id, (turn_core.InterruptPressed(at=at),))
+            case typing_core.NothingToInterrupt():
+                self._tell_turn(report.turn_id, (turn_core.InterruptMoot(),))
+            case typing_core.DialogSeen():
+                self._dialog_seen(report)
+            case typing_core.DialogGone():
+                self._dialog_gone(report)
+            case typing_core.AnswerResult():
+                control = self._controls.pop(report.token, None)
+                if control is not None and report.applied:
+                    _resolve(control, self._applied(None, applied=True, token=report.token))
+                elif control is not None:
+                    _fail(control, RejectedError("unknown_dialog", "that dialog is not open any more"))
+            case typing_core.BecameReady():
+                self._failed_starts = 0
+                if self._state == "starting":
+                    self._state = "idle"
+            case typing_core.Held():
+                self._held(report)
+            case typing_core.Look() | typing_core.LookIn() | typing_core.Paste() | typing_core.Press():
+                raise AssertionError(report)
+            case _:
+                assert_never(report)
+
+    def _submitted(self, report: typing_core.Submitted) -> None:
+        pending = self._core.pending.get(report.message_id)
+        rows: dict[MessageId, MessageRow] = {}
+        if pending is not None:
+            self._set_state(rows, report.message_id, "submitted")
+        drafts: tuple[events.Draft, ...] = ()
+        if pending is not None and pending.turn_id is None:
+            body = events.MessageSubmitted(rewritten=report.rewritten)
+            draft = events.Draft(body=body, message_id=report.message_id, once=f"submitted:{report.message_id}")
+            drafts = (draft,)
+        if rows or drafts:
+            self._send(messages=tuple(rows.values()), drafts=drafts)
+        owner = self._messages.get(report.message_id)
+        effects = self._core.submitted(report.message_id, report.rewritten)
+        if not effects and owner is not None and owner.turn_id is not None and owner.taken == "started_turn":
+            # the record was read before this report came: the turn wants its stamp all the same
+            effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]
+        self._apply(effects)
+
+    def _dialog_seen(self, seen: typing_core.DialogSeen) -> None:
+        dialog = seen.dialog
+        self._dialog = Dialog(
+            dialog_id=seen.dialog_id, kind=dialog.kind, question=dialog.question, options=dialog.options
+        )
+        body = events.DialogOpened(
+            dialog_id=seen.dialog_id, kind=dialog.kind, question=dialog.question, options=dialog.options
+        )
+        self._send(drafts=(events.Draft(body=body, turn_id=self._running_turn()),))
+
+    def _dialog_gone(self, gone: typing_core.DialogGone) -> None:
+        self._dialog = None
+        body = events.DialogClosed(dialog_id=gone.dialog_id, by="host" if gone.answered else "elsewhere")
+        self._send(drafts=(events.Draft(body=body, turn_id=self._running_turn()),))
+
+    def _held(self, held: typing_core.Held) -> None:
+        if held.reason == "dialog":
+            return  # the dialog's own event says it
+        what = {
+            "draft": "a person's draft in the input box",
+            "copy_mode": "the attached person's copy mode",
+        }[held.reason]
+        body = events.StallDiagnosed(waits_for=what, elapsed_s=0.0, quiet_s=0.0, evidence="seen in the pane")
+        self._send(drafts=(events.Draft(body=body, turn_id=self._running_turn()),))
+
+    def _running_turn(self) -> TurnId | None:
+        return self._core.interrupted_turn()
+
+    def _pane_gone(self, gone: pane.PaneGone) -> None:
+        if gone.epoch != self._pane_epoch:
+            return
+        self._pane_live = False
+        self._last_gone = gone
+        self._handle = Handle(native_session_id=self._core.native_session)
+        if self._dialog is not None:
+            self._dialog_gone(typing_core.DialogGone(dialog_id=self._dialog.dialog_id, answered=False))
+        self._watcher.tell(transcript.FollowStatus(source=None))
+        self._watcher.tell(EndpointGoneHint(exit_status=gone.exit_status))
+
+    def _pane_closed(self, closed: pane.PaneClosed) -> None:
+        if closed.epoch == self._pane_epoch and self._handle.pid == 0 and not self._exhausted:
+            self._pane_live = False  # it never opened, or was gone before: nobody else will report its end
+            self._watcher.tell(EndpointGoneHint())
+
+    def _gone(self, gone: core.Gone) -> None:
+        """The CLI is gone and its record was read to the end."""
+        self._state = "gone"
+        self._exhausted = True
+        last = self._last_gone
+        reason = "closed" if self._closing is not None else "provider_exited"
+        body = events.SessionGone(reason=reason, exit_status=gone.exit_status)
+        self._row = msgspec.structs.replace(self._row, handle="{}")
+        self._send(drafts=(events.Draft(body=body),), session=self._row)
+        for token in list(self._controls):
+            error = RejectedError("not_delivered", "the CLI ended", provider=self._row.provider)
+            _fail(self._controls.pop(token), error)
+        if self._closing is not None:
+            self._maybe_closed()
+            return
+        if last is not None and not last.was_ready:
+            self._failed_starts += 1
+        if self._failed_starts >= STARTS_MAX:
+            self._failed_starts = 0
+            shown = last.last_screen if last is not None else ""
+            status = f" with status {gone.exit_status}" if gone.exit_status is not None else ""
+            self._fail_waiting(f"the CLI ended{status} before it was ready" + (f": {shown}" if shown else ""))
+        else:
+            self._dispatch()
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def _close(self, close: CloseSession) -> None:
+        if self._closing is not None:
+            _chain(self._closing.reply, close.reply)
+            return
+        self._closing = close
+        for turn_id in list(self._turns):
+            self._tell_turn(turn_id, (turn_core.Cancel(),))
+        if self._state == "gone":
+            for turn_id in list(self._turns):
+                self._tell_turn(turn_id, (turn_core.Withdrawn(),))
+            self._maybe_closed()
+        else:
+            self._pane.tell(pane.Close(grace_s=close.grace_s))
+
+    def _maybe_closed(self) -> None:
+        closing = self._closing
+        if closing is None or self._closed_token is not None or not self._exhausted:
+            return
+        if self._turns or self._accepting:
+            return
+        rows: dict[MessageId, MessageRow] = {}
+        drafts = [
+            self._undelivered(rows, message_id, "session_closed")
+            for message_id in [pending.message_id for pending in self._core.pending.values()]
+        ]
+        self._core.pending.clear()
+        now = self.clock.wall()
+        if closing.forever:
+            self._row = msgspec.structs.replace(self._row, state="closed", closed_at=now)
+            drafts.append(events.Draft(body=events.SessionClosed(reason="closed by the host")))
+        self._closed_token = self._send(drafts=tuple(drafts), messages=tuple(rows.values()), session=self._row)
+
+    # --- shared -----------------------------------------------------------------------------------------------------
+
+    def _send(
+        self,
+        *,
+        session: SessionRow | None = None,
+        accept: MessageRow | None = None,
+        messages: tuple[MessageRow, ...] = (),
+        turns: tuple[TurnRow, ...] = (),
+        drafts: tuple[events.Draft, ...] = (),
+    ) -> int:
+        cursor = self._cursor if self._cursor != self._cursor_saved else None
+        if cursor is not None:
+            self._cursor_saved = cursor
+            self._row = msgspec.structs.replace(self._row, cursor=cursor)
+        return self._outbox.send(
+            Batch(
+                session_id=self._row.session_id,
+                session=session,
+                accept=accept,
+                messages=messages,
+                turns=turns,
+                drafts=drafts,
+                cursor=cursor,
+            )
+        )
+
+    def _retry_in(self, delay_s: float, retry: Retry) -> None:
+        self.after(delay_s, retry, key=("retry", retry.token))
+
+    def _snapshot(self) -> Snapshot:
+        state = self._state
+        if self._dialog is not None:
+            state = "awaiting_user"
+        elif state == "idle" and not self._core.idle:
+            state = "busy"
+        if self._closing is not None:
+            state = "closed"
+        return Snapshot(
+            session_id=self._row.session_id,
+            provider=self._row.provider,
+            transport=self._deps.transport.name,
+            cwd=self._row.cwd,
+            state=state,
+            seq=self._seq,
+            turn_id=self._running_turn(),
+            waiting=tuple(self._core.pending),
+            dialog=self._dialog,
+            handle=self._handle,
+            cli_version=self._core.cli_version,
+            last_completion=self._last_completion,
+        )
+
+
+def _resolve(future: Future[Any], value: Any) -> None:
+    """Set a result, unless the waiter gave up."""
+    if future.set_running_or_notify_cancel() if not future.done() else False:
+        future.set_result(value)
+
+
+def _fail(future: Future[Any], error: BaseException) -> None:
+    if future.set_running_or_notify_cancel() if not future.done() else False:
+        future.set_exception(error)
+
+
+def _chain(first: Future[None], second: Future[None]) -> None:
+    first.add_done_callback(lambda _: _resolve(second, None))
+
+
+def _call(function: Callable[[Any], None], argument: Any) -> Callable[[], None]:
+    return lambda: function(argument)

@@ -1,0 +1,214 @@
+"""TranscriptWatcherActor: wake-ups in, facts out.
+
+Hints only set it reading; what it reads goes through the adapter's oracle and to the session, in the order of the
+record. Polling is the truth (the slow sweep of the edge), wake-ups only hurry it: the backlog is bounded by the file,
+never by a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from lastword.actors.core import turn as core_turn
+from lastword.actors.core.adapter import Oracle, SourceSpec
+from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint
+from lastword.actors.core.ports import Cursor
+from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
+from lastword.actors.system.actor import Actor
+
+READ_BYTES_MAX = 1024 * 1024
+"""Bytes read and decoded in one go; more of the file waits for the actor's next message."""
+STATUS_BYTES_MAX = 64 * 1024
+UNREADABLE_RETRY_S = 0.5
+FINAL_READS_MAX = 120
+"""Looks at a record that cannot be read, half a second apart, before its end is reported as unread."""
+
+
+class Follow(msgspec.Struct, frozen=True, kw_only=True):
+    """Read this transcript from here on. ``oracle`` makes a reader that starts at an offset.
+
+    Following another one first reads the one before to its end and reports it superseded. Following the same one
+    again (its CLI was started anew) goes on where reading was, with a new oracle: what was open there is over.
+    """
+
+    source: SourceSpec
+    oracle: Callable[[int], Oracle]
+    cursor: Cursor | None = None
+    epoch: int = 1
+
+
+class FollowStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Read this registry file too, whole, whenever it changes. None: no more."""
+
+    source: SourceSpec | None
+
+
+class FactsRead(msgspec.Struct, frozen=True, kw_only=True):
+    """To the session. ``cursor`` where reading could resume behind these facts without any state."""
+
+    epoch: int
+    facts: tuple[Fact | core_turn.Superseded, ...]
+    cursor: Cursor | None
+
+
+WatcherCommand: TypeAlias = Follow | FollowStatus | FileChangedHint | EndpointGoneHint | SweepHint
+
+
+class TranscriptWatcherActor(Actor):
+    """Reads one session's record.
+
+    Args:
+        files: reads files.
+        wakes: hints about files.
+    """
+
+    def __init__(self, files: Files, wakes: Wakes) -> None:
+        super().__init__()
+        self._files = files
+        self._wakes = wakes
+        self._following: Follow | None = None
+        self._oracle: Oracle | None = None
+        self._offset = 0
+        self._inode = 0
+        self._device = 0
+        self._token: object | None = None
+        self._status: SourceSpec | None = None
+        self._status_token: object | None = None
+        self._status_last: bytes | None = None
+        self._gone: EndpointGoneHint | None = None
+        self._final_reads = 0
+
+    def receive(self, message: WatcherCommand) -> None:
+        match message:
+            case Follow():
+                self._follow(message)
+            case FollowStatus():
+                self._follow_status(message.source)
+            case FileChangedHint() | SweepHint():
+                self._read_status()
+                self._read()
+            case EndpointGoneHint():
+                self._gone = message
+                self._final_reads = 0
+                self._read_status()
+                self._read()
+            case _:
+                assert_never(message)
+
+    def stopped(self) -> None:
+        for token in (self._token, self._status_token):
+            if token is not None:
+                self._wakes.unwatch(token)
+
+    def _wake(self) -> None:
+        """Called by the edge on its own thread: only tells. A full mailbox is as good as a hint that waits."""
+        self.ref.try_tell(FileChangedHint())
+
+    def _follow(self, message: Follow) -> None:
+        before = self._following
+        if self._oracle is not None:
+            while self._read_once():
+                pass
+        if self._token is not None:
+            self._wakes.unwatch(self._token)
+        self._following = message
+        if before is None or before.source.path != message.source.path:
+            if before is not None:
+                self._tell((core_turn.Superseded(),), None)
+            cursor = message.cursor
+            self._offset = cursor.offset if cursor is not None else 0
+            self._inode = cursor.inode if cursor is not None else 0
+            self._device = cursor.device if cursor is not None else 0
+        self._oracle = message.oracle(self._offset)
+        self._gone = None
+        self._token = self._wakes.watch(message.source.path, message.source.root, self._wake)
+        self._read()
+
+    def _follow_status(self, source: SourceSpec | None) -> None:
+        if self._status_token is not None:
+            self._wakes.unwatch(self._status_token)
+            self._status_token = None
+        self._status = source
+        self._status_last = None
+        if source is not None:
+            self._status_token = self._wakes.watch(source.path, source.root, self._wake)
+            self._read_status()
+
+    def _read_status(self) -> None:
+        if self._status is None or self._oracle is None:
+            return
+        data = self._files.read_small(self._status.path, STATUS_BYTES_MAX)
+        if data is None or data == self._status_last:
+            return
+        self._status_last = data
+        facts = self._oracle.feed_snapshot(self._status.path, data)
+        if facts:
+            self._read()  # what the transcript says up to now comes before what the registry says now
+            self._tell(tuple(facts), None)
+
+    def _read(self) -> None:
+        if self._oracle is None:
+            return
+        if self._read_once():
+            self.ref.try_tell(SweepHint())  # more waits: take turns with the other sessions
+
+    def _read_once(self) -> bool:
+        """Read one piece; whether there is more."""
+        following, oracle = self._following, self._oracle
+        assert following is not None
+        assert oracle is not None
+        path = following.source.path
+        read = self._files.read_from(path, self._offset, READ_BYTES_MAX, self._inode, self._device)
+        match read:
+            case Bytes():
+                self._inode, self._device = read.inode, read.device
+                if read.data:
+                    self._offset = read.offset + len(read.data)
+                    facts = oracle.feed(path, read.data)
+                    cursor = None
+                    if oracle.quiescent:
+                        cursor = Cursor(path=path, offset=self._offset, inode=read.inode, device=read.device)
+                    if facts or cursor is not None:
+                        self._tell(tuple(facts), cursor)
+                if self._offset < read.size:
+                    return True
+                self._exhausted()
+            case Rewritten():
+                self._offset, self._inode, self._device = 0, read.inode, read.device
+                self._oracle = following.oracle(0)
+                self.system.dead_letters.record("transcript_rewritten", self.ref.name, read)
+                return True
+            case Missing():
+                self._exhausted()
+            case Unreadable():
+                self._unreadable()
+            case _:
+                assert_never(read)
+        return False
+
+    def _exhausted(self) -> None:
+        """All that is there was read; with the process gone, that is all that there will ever be."""
+        gone, following, oracle = self._gone, self._following, self._oracle
+        if gone is None or following is None or oracle is None:
+            return
+        self._gone = None
+        facts = oracle.eof(following.source.path)
+        self._tell((*facts, RecordExhausted(exit_status=gone.exit_status)), None)
+
+    def _unreadable(self) -> None:
+        if self._gone is None:
+            return
+        self._final_reads += 1
+        if self._final_reads > FINAL_READS_MAX:
+            self._exhausted()
+        else:
+            self.after(UNREADABLE_RETRY_S, SweepHint(), key="unreadable")
+
+    def _tell(self, facts: tuple[Fact | core_turn.Superseded, ...], cursor: Cursor | None) -> None:
+        parent, following = self.parent, self._following
+        assert parent is not None
+        assert following is not None
+        parent.tell(FactsRead(epoch=following.epoch, facts=facts, cursor=cursor))
