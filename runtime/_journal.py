@@ -140,8 +140,8 @@ class SqliteJournal:
         alone = len(batches) == 1
         seqs: dict[SessionId, int] = {}  # only what this group changed; forgotten with it when it fails
         results: list[Recorded | JournalError] = []
-        db.execute("BEGIN IMMEDIATE")
         try:
+            db.execute("BEGIN IMMEDIATE")  # inside: even where it fails, it may have left a transaction open
             for batch in batches:
                 if not alone:
                     db.execute("SAVEPOINT batch")
