@@ -171,7 +171,11 @@ class SqliteJournal:
         return results
 
     def _roll_back(self, db: sqlite3.Connection) -> None:
-        """Leave nothing of the group behind; a connection that cannot even do that is replaced."""
+        """Leave nothing of the group behind; a connection that cannot even do that is replaced.
+
+        A COMMIT that failed may have been carried out after all: what was remembered is read from the file again.
+        """
+        self._last_seq.clear()
         try:
             if db.in_transaction:
                 db.execute("ROLLBACK")

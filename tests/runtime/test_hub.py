@@ -151,6 +151,38 @@ def test_c31_events_that_were_never_published_are_found_by_the_slow_poll(journal
     hub.close()
 
 
+@pytest.mark.contract("C31")
+def test_c31_a_commit_between_the_look_and_the_wait_wakes(journal):
+    """The narrowest gap: all is handed out, the subscriber is about to wait, and just then an event is published."""
+    hub = Hub(journal, look_again_s=1_000.0)
+    subscription = hub.subscribe(S1)
+    assert subscription.get(timeout_s=0) is None
+    take, published = subscription._take, []
+
+    def take_then_publish():
+        found = take()
+        if not published:
+            published.append(True)
+            tell(journal, hub, saying())
+        return found
+
+    subscription._take = take_then_publish
+    event = subscription.get(timeout_s=WAIT_S / 4)
+    assert event is not None
+    assert event.seq == 1
+    hub.close()
+
+
+@pytest.mark.contract("C31")
+def test_c31_a_hole_in_what_was_published_is_no_hole_in_the_stream(journal, hub):
+    subscription = hub.subscribe(S1)
+    assert subscription.get(timeout_s=0) is None
+    tell(journal, hub, saying(2))
+    commit(journal, saying(2))
+    tell(journal, hub, saying(2))
+    assert drain(subscription) == [1, 2, 3, 4, 5, 6]
+
+
 @pytest.mark.contract("C61")
 def test_c61_closing_the_hub_ends_waiting_subscribers_and_leaves_no_thread(journal):
     hub = Hub(journal)
