@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 import pytest
-from kit_system import lastword_threads, until
 
+from kit_system import lastword_threads, until
 from lastword.actors.system.clock import ManualClock
 from lastword.actors.system.system import ActorSystem
 

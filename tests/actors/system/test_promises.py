@@ -7,8 +7,8 @@ import threading
 
 import pykka
 import pytest
-from kit_system import Boom, Do, Gate, Probe, boom, until
 
+from kit_system import Boom, Do, Gate, Probe, boom, until
 from lastword.actors.core.errors import ActorError, UsageError
 from lastword.actors.system.supervision import ChildFailed
 from lastword.actors.system.system import ActorSystem

@@ -13,8 +13,8 @@ import threading
 
 import pykka
 import pytest
-from kit_system import until
 
+from kit_system import until
 from lastword.actors.core.errors import UsageError
 from lastword.actors.system import pykka_contract
 
