@@ -140,8 +140,8 @@ class SqliteJournal:
         alone = len(batches) == 1
         seqs: dict[SessionId, int] = {}  # only what this group changed; forgotten with it when it fails
         results: list[Recorded | JournalError] = []
-        db.execute("BEGIN IMMEDIATE")
         try:
+            db.execute("BEGIN IMMEDIATE")  # inside: even where it fails, it may have left a transaction open
             for batch in batches:
                 if not alone:
                     db.execute("SAVEPOINT batch")
@@ -171,7 +171,11 @@ class SqliteJournal:
         return results
 
     def _roll_back(self, db: sqlite3.Connection) -> None:
-        """Leave nothing of the group behind; a connection that cannot even do that is replaced."""
+        """Leave nothing of the group behind; a connection that cannot even do that is replaced.
+
+        A COMMIT that failed may have been carried out after all: what was remembered is read from the file again.
+        """
+        self._last_seq.clear()
         try:
             if db.in_transaction:
                 db.execute("ROLLBACK")

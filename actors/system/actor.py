@@ -21,7 +21,6 @@ from lastword.actors.system.tracing import Span, Tracer, ids_of
 if TYPE_CHECKING:
     from lastword.actors.system.cell import ActorTimer
     from lastword.actors.system.clock import Clock
-    from lastword.actors.system.mailbox import Mailbox
     from lastword.actors.system.ref import Ref
     from lastword.actors.system.system import ActorSystem
 
@@ -194,7 +193,7 @@ class Actor(pykka.Actor):
             self._cell.hook_raised(error, "started")
 
     @staticmethod
-    def _create_actor_inbox() -> Mailbox:
+    def _create_actor_inbox() -> Any:
         assert context.newborn is not None
         return context.newborn.mailbox
 

@@ -380,7 +380,7 @@ class Cell:
             message = envelope.message
             if message is STOP:
                 refuse(envelope)
-            elif not isinstance(message, ActorTimer):
+            elif not isinstance(message, ActorTimer | Terminated):  # both mean nothing to the ended
                 self.system.count_dropped(self.ref)
                 if not refuse(envelope):
                     self.system.dead_letters.record(reason, self.ref, message)
@@ -427,5 +427,6 @@ class Cell:
         cause = self.mailbox.current or self._origin
         envelope = Envelope(notice, None, self.ref, cause.trace, cause.number, next_number(), perf_counter())
         target = to._cell  # noqa: SLF001
-        if target.mailbox.offer_system(envelope) is Offer.CLOSED:
+        closed = target.mailbox.offer_system(envelope) is Offer.CLOSED
+        if closed and isinstance(notice, ChildFailed):
             target.system.dead_letters.record(deadletters.DEAD, to, notice)

@@ -7,6 +7,7 @@ pykka actor in the process.
 
 from __future__ import annotations
 
+import importlib.metadata
 import threading
 from typing import Any
 
@@ -88,8 +89,9 @@ def verify_pykka() -> None:
 
 
 def _unknown_pykka() -> UsageError:
+    version = importlib.metadata.version("pykka")
     return UsageError(
         "usage",
-        f"the actor loop of pykka {pykka.__version__} is not the one that the dispatchers were built on",
+        f"the actor loop of pykka {version} is not the one that the dispatchers were built on",
         remedy="Install pykka>=4.5,<4.6",
     )
