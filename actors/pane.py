@@ -98,6 +98,7 @@ class _Opened(msgspec.Struct, frozen=True):
 
 
 class _Looked(msgspec.Struct, frozen=True):
+    number: int
     result: ScreenView | LastwordError
     epoch: int
 
@@ -108,7 +109,7 @@ class _Pasted(msgspec.Struct, frozen=True):
 
 
 class _Pressed(msgspec.Struct, frozen=True):
-    what: str
+    press: core.Press
     ok: bool
     epoch: int
 
@@ -255,16 +256,16 @@ class PaneActor(Actor):
                 assert not isinstance(endpoint, LastwordError)
                 self._opened(endpoint)
             case _Looked(result=LastwordError()):
-                self._do(self._core.look_failed())
+                self._do(self._core.look_failed(message.number))
             case _Looked(result=screen):
                 assert not isinstance(screen, LastwordError)
                 self._last_screen = screen.lines
                 signal = self._signal(screen)
-                self._do(self._core.looked(signal, copy_mode=screen.in_copy_mode, now_s=now_s))
+                self._do(self._core.looked(message.number, signal, copy_mode=screen.in_copy_mode, now_s=now_s))
             case _Pasted():
                 self._do(self._core.pasted(ok=message.ok, now_s=now_s))
             case _Pressed():
-                self._do(self._core.pressed(message.what, ok=message.ok, now_s=now_s))
+                self._do(self._core.pressed(message.press, ok=message.ok, now_s=now_s))
             case _LookDue():
                 self._do(self._core.look_due())
             case _Exited():
@@ -362,7 +363,7 @@ class PaneActor(Actor):
         for effect in effects:
             match effect:
                 case core.Look():
-                    self._look()
+                    self._look(effect.number)
                 case core.LookIn():
                     self.after(effect.delay_s, _LookDue(self._epoch), key="look")
                 case core.Paste():
@@ -388,11 +389,11 @@ class PaneActor(Actor):
                 case _:
                     assert_never(effect)
 
-    def _look(self) -> None:
+    def _look(self, number: int) -> None:
         self.cancel_timer("look")
         endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
         if endpoint is not None:
-            endpoint.look(lambda result: ref.tell(_Looked(result, epoch)))
+            endpoint.look(lambda result: ref.tell(_Looked(number, result, epoch)))
 
     def _paste(self, data: bytes) -> None:
         endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
@@ -403,10 +404,9 @@ class PaneActor(Actor):
         endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
         if endpoint is None:
             return
-        what = press.what
 
         def done(result: PressResult | None) -> None:
-            ref.tell(_Pressed(what, result is None or isinstance(result, PressedKeys), epoch))
+            ref.tell(_Pressed(press, result is None or isinstance(result, PressedKeys), epoch))
 
         if press.guard:
             endpoint.look_then_press(self._guard(press), *press.keys, on_done=done)

@@ -13,6 +13,7 @@ import enum
 import hashlib
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Literal, Protocol, TypeAlias, assert_never
 
 import msgspec
@@ -65,7 +66,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Look at the pane and the registry now."""
+    """Look at the pane and the registry now; ``number`` comes back with what was seen."""
+
+    number: int
 
 
 class LookIn(msgspec.Struct, frozen=True):
@@ -87,6 +90,7 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
 
     keys: tuple[str, ...]
     what: Literal["enter", "interrupt", "clear", "answer"]
+    number: int = 0
     guard: Literal["", "landed", "dialog"] = ""
     dialog_id: str = ""
 
@@ -229,7 +233,9 @@ class PaneCore:
         self._pastes = 0
         self._enters = 0
         self._held: set[str] = set()
-        self._looking = False
+        self._looking = 0
+        self._numbers = count(1)
+        self._entering = 0
         self._ready_once = False
 
     # --- commands -------------------------------------------------------------------------------------------
@@ -273,7 +279,11 @@ class PaneCore:
         """The record shows that the message was submitted."""
         if not self.jobs or self.jobs[0].message_id != message_id:
             return []
-        return self._done(now_s)
+        job = self.jobs[0]
+        early: list[PaneEffect] = []
+        if self.phase is Phase.PRESSING and self._enters == 0:  # the record was faster than the report of the key
+            early.append(Submitted(message_id=message_id, rewritten=job.typed.notes))
+        return [*early, *self._done(now_s)]
 
     def nudge(self) -> list[PaneEffect]:
         """Something changed (the CLI's registry): look."""
@@ -293,9 +303,11 @@ class PaneCore:
         """The timer of a :class:`LookIn`."""
         return self._look()
 
-    def looked(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
-        """The answer to a look."""
-        self._looking = False
+    def looked(self, number: int, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
+        """The answer to a look. One that was asked for before the last step says nothing about what came of it."""
+        if number != self._looking:
+            return []
+        self._looking = 0
         if self.phase in (Phase.GONE, Phase.UNOPENED):
             return []
         effects = self._see_dialog(signal)
@@ -323,9 +335,11 @@ class PaneCore:
                 assert_never(self.phase)
         return effects
 
-    def look_failed(self) -> list[PaneEffect]:
+    def look_failed(self, number: int) -> list[PaneEffect]:
         """The pane could not be looked at; that is no proof of anything."""
-        self._looking = False
+        if number != self._looking:
+            return []
+        self._looking = 0
         return [] if self.phase in (Phase.GONE, Phase.UNOPENED) else [LookIn(HOLD_LOOK_S)]
 
     def pasted(self, *, ok: bool, now_s: float) -> list[PaneEffect]:
@@ -335,18 +349,20 @@ class PaneCore:
         self.phase = Phase.LANDING if ok else Phase.READYING
         self._since = now_s
         self._delay = LAND_LOOK_S
-        return self._look() if ok else [LookIn(HOLD_LOOK_S)]
+        return self._look(fresh=True) if ok else [LookIn(HOLD_LOOK_S)]
 
-    def pressed(self, what: str, *, ok: bool, now_s: float) -> list[PaneEffect]:
+    def pressed(self, press: Press, *, ok: bool, now_s: float) -> list[PaneEffect]:
         """Keys went out, or the guard (or tmux) refused them."""
-        if what != "enter" or self.phase is not Phase.PRESSING or not self.jobs:
-            return self._look() if what in ("answer", "clear") else []
+        if press.what != "enter":
+            return self._look(fresh=True) if press.what in ("answer", "clear") else []
+        if press.number != self._entering or self.phase is not Phase.PRESSING or not self.jobs:
+            return []
         job = self.jobs[0]
         first = self._enters == 0
         if not ok:
             if first:
                 self.phase = Phase.LANDING
-                return self._look()
+                return self._look(fresh=True)
             self.phase = Phase.PROVING
             return [LookIn(PROOF_LOOK_S)]
         self.phase = Phase.PROVING
@@ -436,8 +452,7 @@ class PaneCore:
                     return self._clear(draft, now_s)
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
-                self.phase = Phase.PRESSING
-                return [Press(keys=("Enter",), what="enter", guard="landed")]
+                return self._enter()
             case Ready(draft=""):
                 if waited > LANDED_S:
                     if job.message_id in self._withdraw:
@@ -472,8 +487,7 @@ class PaneCore:
                     return self._fail(f"{ENTERS_MAX} times Enter did not submit the text", now_s)
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
-                self.phase = Phase.PRESSING
-                return [Press(keys=("Enter",), what="enter", guard="landed")]
+                return self._enter()
             case Ready(busy=busy):
                 if not job.proved_by_record:
                     return [Delivered(message_id=job.message_id), *self._done(now_s)]
@@ -564,11 +578,17 @@ class PaneCore:
 
         return holds
 
-    def _look(self) -> list[PaneEffect]:
-        if self._looking or self.phase in (Phase.UNOPENED, Phase.GONE):
+    def _enter(self) -> list[PaneEffect]:
+        self.phase = Phase.PRESSING
+        self._entering = next(self._numbers)
+        return [Press(keys=("Enter",), what="enter", guard="landed", number=self._entering)]
+
+    def _look(self, *, fresh: bool = False) -> list[PaneEffect]:
+        """Look, unless a look is on its way; ``fresh``: that one was asked for too early to tell what is wanted."""
+        if (self._looking and not fresh) or self.phase in (Phase.UNOPENED, Phase.GONE):
             return []
-        self._looking = True
-        return [Look()]
+        self._looking = next(self._numbers)
+        return [Look(self._looking)]
 
     def _next(self, now_s: float) -> list[PaneEffect]:
         if self.phase is not Phase.IDLE or not self.jobs:
@@ -578,7 +598,7 @@ class PaneCore:
         self._pastes = 0
         self._enters = 0
         self._held.clear()
-        return self._look()
+        return self._look(fresh=True)
 
     def _done(self, now_s: float) -> list[PaneEffect]:
         job = self.jobs.popleft()

@@ -9,23 +9,63 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lastword.runtime import *  # noqa: F403
+    from lastword.runtime import (
+        ActorError,
+        Answer,
+        AsyncRuntime,
+        AsyncSession,
+        Command,
+        Completion,
+        Delivery,
+        Event,
+        Interrupt,
+        JournalError,
+        LastwordError,
+        ProviderError,
+        RejectedError,
+        Runtime,
+        Session,
+        Snapshot,
+        TransportError,
+        TurnError,
+        UsageError,
+        events,
+    )
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "ActorError",
+    "Answer",
+    "AsyncRuntime",
+    "AsyncSession",
+    "Command",
+    "Completion",
+    "Delivery",
+    "Event",
+    "Interrupt",
+    "JournalError",
+    "LastwordError",
+    "ProviderError",
+    "RejectedError",
+    "Runtime",
+    "Session",
+    "Snapshot",
+    "TransportError",
+    "TurnError",
+    "UsageError",
+    "events",
+]
+
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
-        raise AttributeError(name)
+    if name not in __all__:
+        msg = f"module 'lastword' has no attribute {name!r}"
+        raise AttributeError(msg)
     from lastword import runtime  # noqa: PLC0415
 
-    if name in runtime.__all__:
-        return getattr(runtime, name)
-    msg = f"module 'lastword' has no attribute {name!r}"
-    raise AttributeError(msg)
+    return getattr(runtime, name)
 
 
 def __dir__() -> list[str]:
-    from lastword import runtime  # noqa: PLC0415
-
-    return sorted({*runtime.__all__, "__version__"})
+    return sorted({*__all__, "__version__"})

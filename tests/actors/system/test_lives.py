@@ -372,9 +372,7 @@ def test_every_message_is_handled_or_a_dead_letter(dispatcher):
             sent = 0
             for n in range(40):
                 ref = system.spawn(Probe, log, name=f"a{n}")
-                threads = [
-                    threading.Thread(target=lambda r=ref: [r.tell(i) for i in range(30)]) for _ in range(2)
-                ]
+                threads = [threading.Thread(target=lambda r=ref: [r.tell(i) for i in range(30)]) for _ in range(2)]
                 for thread in threads:
                     thread.start()
                 ref.stop()

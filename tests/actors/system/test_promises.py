@@ -243,9 +243,7 @@ def test_messages_of_each_sender_keep_their_order_and_are_handled_one_at_a_time(
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        threads = [
-            threading.Thread(target=lambda s=s: [ref.tell((s, n)) for n in range(each)]) for s in range(4)
-        ]
+        threads = [threading.Thread(target=lambda s=s: [ref.tell((s, n)) for n in range(each)]) for s in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -293,9 +291,7 @@ def test_an_actor_knows_its_ref_parent_sender_and_system(system):
     seen: dict[str, object] = {}
 
     def look(actor):
-        seen.update(
-            ref=actor.ref, parent=actor.parent, sender=actor.sender, system=actor.system, n=actor.incarnation
-        )
+        seen.update(ref=actor.ref, parent=actor.parent, sender=actor.sender, system=actor.system, n=actor.incarnation)
 
     parent = system.spawn(Probe, name="parent")
     child = parent.ask(Do(lambda a: a.spawn(Probe, name="child")), timeout_s=5)

@@ -1,0 +1,61 @@
+# One command a line; `make help` lists them. Everything that a command needs, it sets up itself.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lastword
+JUNIT ?=
+PYTEST := $(BIN)/python -m pytest $(if $(JUNIT),--junitxml=$(JUNIT))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup tmux run test live check bench stress format package clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml tools/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (PYTHON=...)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c tools/constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP) tmux
+
+tmux:
+	@tools/ensure-tmux
+
+run: setup ## the main job: one turn in a real pane, one last word (no credentials, no npm)
+	@$(BIN)/python examples/one_turn.py
+
+test: setup ## the hermetic suite
+	@$(PYTEST) -m "not live and not stress"
+
+live: setup ## the same promises on the pinned real CLIs (downloads them once; no credentials)
+	@$(BIN)/python tools/live_clis.py --cache "$(CACHE)"
+	@LASTWORD_CLI_CACHE="$(CACHE)" $(PYTEST) -m live tests/live
+
+check: setup ## format, lint, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+
+bench: setup ## measure; prints ratios, asserts nothing
+	@$(BIN)/python bench/all.py
+
+stress: setup ## long: 1,000 turns with faults in real panes
+	@$(PYTEST) -m stress tests/stress -s
+
+format: setup
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+package: setup ## wheel and sdist, and a check of what is in them
+	@rm -rf build dist
+	@$(BIN)/python -m build --quiet
+	@$(BIN)/python tools/check_wheel.py dist
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

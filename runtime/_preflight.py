@@ -1,0 +1,146 @@
+"""What is checked before a session may open: provider, CLI, version, folder. Each failure is typed, with a remedy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from lastword.actors.core.adapter import Adapter
+from lastword.actors.core.errors import ProviderError, UsageError
+
+VERSION_TIMEOUT_S = 20.0
+"""How long ``CLI --version`` may take."""
+
+Executable = tuple[str, ...]
+
+
+def find_adapter(adapters: Mapping[str, Adapter], provider: str) -> Adapter:
+    """The adapter of that name.
+
+    Raises:
+        UsageError: ``unknown_provider``.
+    """
+    adapter = adapters.get(provider)
+    if adapter is None:
+        known = ", ".join(sorted(adapters))
+        raise UsageError(
+            "unknown_provider",
+            f"no provider is called {provider!r}",
+            remedy=f"Known here: {known}",
+            provider=provider,
+        )
+    return adapter
+
+
+def check_cwd(cwd: str | os.PathLike[str]) -> str:
+    """The folder as an absolute path.
+
+    Raises:
+        UsageError: ``cwd_unusable``.
+    """
+    path = Path(cwd).expanduser().absolute()
+    if not path.is_dir():
+        what = "is not a folder" if path.exists() else "does not exist"
+        remedy = "Create it, or name another with cwd="
+        raise UsageError("cwd_unusable", f"the working directory {path} {what}", remedy=remedy)
+    return str(path.resolve())
+
+
+def find_executable(adapter: Adapter, override: Executable | None, env: Mapping[str, str]) -> Executable:
+    """The CLI as an argv prefix, absolute.
+
+    Raises:
+        ProviderError: ``provider_unavailable``.
+    """
+    if override:
+        found = shutil.which(override[0], path=env.get("PATH"))
+        if found is None:
+            raise ProviderError(
+                "provider_unavailable",
+                f"{override[0]} is no executable file",
+                remedy="Correct the executables= entry",
+                provider=adapter.name,
+            )
+        return (str(Path(found).absolute()), *override[1:])
+    for name in adapter.executables:
+        found = shutil.which(name, path=env.get("PATH"))
+        if found is not None:
+            return (str(Path(found).absolute()),)
+    names = " or ".join(adapter.executables)
+    raise ProviderError(
+        "provider_unavailable",
+        f"the CLI of {adapter.name} ({names}) is not on PATH",
+        remedy="Install it, or name it with executables=",
+        provider=adapter.name,
+    )
+
+
+class Versions:
+    """What each CLI says of its version; asked once per file and change. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Executable, int, int], str] = {}
+        self._lock = threading.Lock()
+
+    def of(self, adapter: Adapter, executable: Executable, env: Mapping[str, str]) -> str:
+        """Run ``CLI --version``; blocking, at most :data:`VERSION_TIMEOUT_S`.
+
+        Raises:
+            ProviderError: ``provider_unavailable``: it does not start, or tells no version.
+        """
+        stat = Path(executable[-1] if len(executable) > 1 else executable[0]).stat()
+        key = (executable, stat.st_ino, stat.st_mtime_ns)
+        with self._lock:
+            if key in self._known:
+                return self._known[key]
+        try:
+            done = subprocess.run(
+                [*executable, "--version"],
+                env=dict(env),
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=VERSION_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ProviderError(
+                "provider_unavailable",
+                f"{executable[0]} --version failed: {error}",
+                remedy="Run it by hand",
+                provider=adapter.name,
+            ) from error
+        version = adapter.parse_version(done.stdout + done.stderr)
+        if not version:
+            said = (done.stderr or done.stdout).strip()[-200:]
+            raise ProviderError(
+                "provider_unavailable",
+                f"{executable[0]} --version tells no version (status {done.returncode}): {said}",
+                remedy="Run it by hand",
+                provider=adapter.name,
+            )
+        with self._lock:
+            self._known[key] = version
+        return version
+
+
+def check_version(adapter: Adapter, version: str, *, allow_uncertified: bool) -> None:
+    """Refuse a CLI on which this adapter was never seen to work, unless the host takes that on.
+
+    Raises:
+        ProviderError: ``unsupported_cli_version``.
+    """
+    if allow_uncertified or version in adapter.certified_versions:
+        return
+    certified = ", ".join(adapter.certified_versions)
+    raise ProviderError(
+        "unsupported_cli_version",
+        f"{adapter.name} {version} was never certified (certified: {certified})",
+        remedy="Install a certified version, or open the runtime with allow_uncertified=True",
+        provider=adapter.name,
+    )

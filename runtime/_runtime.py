@@ -1,0 +1,479 @@
+"""Runtime: wiring. Opens the journal, builds the actors, hands out sessions, and ends all of it again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+import msgspec
+
+from lastword.actors.core import events
+from lastword.actors.core.adapter import Adapter, LaunchRequest
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.errors import LastwordError, UsageError
+from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_session
+from lastword.actors.core.outcome import Completion
+from lastword.actors.core.ports import Batch, Recorded, SessionRow
+from lastword.actors.core.snapshot import Handle, Snapshot
+from lastword.actors.core.world import Files, Transport, Wakes
+from lastword.actors.journal import Commit, CommitFailed, Committed, JournalActor
+from lastword.actors.session import SessionActor, SessionDeps, Start
+from lastword.actors.system.clock import Clock
+from lastword.actors.system.ref import Ref
+from lastword.actors.system.system import ActorSystem
+from lastword.actors.system.tracing import JsonlTracer
+from lastword.runtime import _preflight as preflight
+from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
+from lastword.runtime._journal import SqliteJournal
+from lastword.runtime._session import AsyncSession, Session
+from lastword.transports.providers import PROVIDERS
+
+if TYPE_CHECKING:
+    from lastword.transports.tmux_transport import TmuxTransport
+
+COMMIT_S = 30.0
+STOP_S = 10.0
+SESSION_MAILBOX_MAX = 10_000
+
+Durability = Literal["power", "process"]
+
+
+class Edge(msgspec.Struct, frozen=True, kw_only=True):
+    """The world as one value: how panes, files and wake-ups are reached. Tests and other transports give their own."""
+
+    transport: Transport
+    files: Files
+    wakes: Wakes
+    close: Callable[[float], None]
+
+
+class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session was asked for; stored with it."""
+
+    model: str = ""
+    permission_mode: str = ""
+    extra_args: tuple[str, ...] = ()
+    cli_version: str = ""
+
+
+class CloseReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a runtime's end went: sessions that did not end in time, and threads that were left behind."""
+
+    sessions_left: tuple[str, ...] = ()
+    actors_abandoned: tuple[str, ...] = ()
+    threads_left: tuple[str, ...] = ()
+
+
+def default_state_folder(env: Mapping[str, str] | None = None) -> Path:
+    """``$XDG_STATE_HOME/lastword``, or ``~/.local/state/lastword``."""
+    env = os.environ if env is None else env
+    base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME", "~")).expanduser() / ".local" / "state")
+    return Path(base) / "lastword"
+
+
+class Runtime:
+    """Drives CLIs and keeps their journal. One per state folder; every method is safe from any thread.
+
+    Use it as a context manager, or call :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: Path,
+        journal: SqliteJournal,
+        env: Mapping[str, str],
+        executables: Mapping[str, preflight.Executable],
+        adapters: Mapping[str, Adapter],
+        allow_uncertified: bool,
+        dispatcher: Literal["pooled", "pinned"],
+        clock: Clock | None,
+        trace: Path | None,
+        edge: Edge | None,
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._env = dict(env)
+        self._executables = dict(executables)
+        self._adapters = dict(adapters)
+        self._allow_uncertified = allow_uncertified
+        self._versions = preflight.Versions()
+        tracer = JsonlTracer(trace) if trace is not None else None
+        self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer)
+        self._hub = Hub(journal)
+        self._writer = self._system.spawn(JournalActor, journal, self._hub.publish, name="journal", dispatcher="pinned")
+        self._edge = edge
+        self._tmux: TmuxTransport | None = None
+        self._lock = threading.Lock()
+        self._sessions: dict[SessionId, Session] = {}
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        state: str | os.PathLike[str] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        executables: Mapping[str, str | Sequence[str]] | None = None,
+        adapters: Sequence[Adapter] = (),
+        allow_uncertified: bool = False,
+        durability: Durability = "power",
+        dispatcher: Literal["pooled", "pinned"] = "pooled",
+        trace: str | os.PathLike[str] | None = None,
+        clock: Clock | None = None,
+        edge: Edge | None = None,
+    ) -> Runtime:
+        """Open the journal in the folder ``state`` (made if missing, mode 0700; default: XDG state) and start.
+
+        Args:
+            state: the folder of the journal.
+            env: the whole environment of the CLIs; default: this process's own.
+            executables: provider name -> path (or argv prefix) of its CLI; default: looked for on PATH.
+            adapters: further adapters, beside the built-in ones.
+            allow_uncertified: accept CLI versions on which lastword was never seen to work.
+            durability: ``power``: a completion that was told survives a power cut; ``process``: only a crash of
+                the process, 0.4 ms sooner.
+            dispatcher: ``pooled`` (default) or ``pinned``: a thread per actor, for debugging.
+            trace: write who told whom what when to this JSONL file (no text of messages).
+            clock: the time, for tests.
+            edge: the world, for tests and other transports.
+
+        Raises:
+            JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
+        """
+        folder = Path(state) if state is not None else default_state_folder(env)
+        given = {name: (path,) if isinstance(path, str) else tuple(path) for name, path in (executables or {}).items()}
+        journal = SqliteJournal.open(folder, durability=durability)
+        try:
+            return cls(
+                state=folder,
+                journal=journal,
+                env=os.environ if env is None else env,
+                executables=given,
+                adapters={**PROVIDERS, **{adapter.name: adapter for adapter in adapters}},
+                allow_uncertified=allow_uncertified,
+                dispatcher=dispatcher,
+                clock=clock,
+                trace=Path(trace) if trace is not None else None,
+                edge=edge,
+            )
+        except BaseException:
+            journal.close()
+            raise
+
+    # --- sessions -------------------------------------------------------------------------------------------------
+
+    def session(
+        self,
+        provider: str | None = None,
+        *,
+        session_id: str | None = None,
+        cwd: str | os.PathLike[str] = ".",
+        model: str = "",
+        permission_mode: str = "",
+        args: Sequence[str] = (),
+        transport: TransportName = "tmux",
+    ) -> Session:
+        """A new session with ``provider``, or the known one called ``session_id``.
+
+        A new one returns once it is committed; its CLI starts meanwhile, and messages may be sent at once.
+
+        Raises:
+            UsageError: ``unknown_provider``, ``unknown_session``, ``cwd_unusable``, ``runtime_closed``.
+            ProviderError: ``provider_unavailable``, ``unsupported_cli_version``.
+            TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
+            RejectedError: ``session_closed`` for a known one that was closed.
+            JournalError: it could not be committed.
+        """
+        self._check_open()
+        if session_id is not None:
+            return self._find(SessionId(session_id))
+        if provider is None:
+            raise UsageError("usage", "name a provider, or a session_id")
+        if transport not in ("tmux", "memory"):
+            remedy = "Use transport='tmux'"
+            raise UsageError("unsupported_capability", f"transport {transport!r} is not built yet", remedy=remedy)
+        adapter = preflight.find_adapter(self._adapters, provider)
+        folder = preflight.check_cwd(cwd)
+        executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
+        version = self._versions.of(adapter, executable, self._env)
+        preflight.check_version(adapter, version, allow_uncertified=self._allow_uncertified)
+        edge = self._open_edge()
+        config = SessionConfig(
+            model=model, permission_mode=permission_mode, extra_args=tuple(args), cli_version=version
+        )
+        now = self._system.clock.wall()
+        row = SessionRow(
+            session_id=mint_session(now, os.urandom(ENTROPY_BYTES)),
+            provider=provider,
+            transport=edge.transport.name,
+            cwd=folder,
+            native_session=adapter.new_native_session(os.urandom(16)),
+            config=msgspec.json.encode(config).decode(),
+            opened_at=now,
+        )
+        opened = events.SessionOpened(
+            provider=provider, transport=row.transport, cwd=folder, native_session_id=row.native_session
+        )
+        self._commit(Batch(session_id=row.session_id, session=row, drafts=(events.Draft(body=opened),)))
+        return self._start(row, adapter, executable, config, edge, reason="open")
+
+    def run(
+        self,
+        provider: str,
+        text: str,
+        *,
+        cwd: str | os.PathLike[str] = ".",
+        deadline_s: float | None = None,
+        model: str = "",
+        permission_mode: str = "",
+        args: Sequence[str] = (),
+    ) -> Completion:
+        """One turn in a session of its own, which is closed again. Raises what ``session`` and ``run`` raise."""
+        session = self.session(provider, cwd=cwd, model=model, permission_mode=permission_mode, args=args)
+        try:
+            return session.run(text, deadline_s=deadline_s)
+        finally:
+            session.close()
+
+    def sessions(self) -> list[SessionRow]:
+        """All sessions on record, oldest first."""
+        return self._journal.sessions()
+
+    def completion(self, turn_id: str) -> Completion | None:
+        """The completion of a turn, if it is settled."""
+        return self._journal.completion(TurnId(turn_id))
+
+    def close(self, *, grace_s: float = 2.0) -> CloseReport:
+        """End every CLI and every actor; running turns settle ``cancelled``. Sessions stay on record. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return CloseReport()
+            self._closed = True
+            sessions = list(self._sessions.values())
+        left = self._close_sessions(sessions, grace_s)
+        if self._edge is not None:
+            self._edge.close(grace_s)
+        report = self._system.shutdown(STOP_S)
+        self._hub.close()
+        self._journal.close()
+        return CloseReport(
+            sessions_left=tuple(left), actors_abandoned=report.abandoned, threads_left=report.threads_left
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("runtime_closed", "the runtime is closed")
+
+    def _find(self, session_id: SessionId) -> Session:
+        with self._lock:
+            known = self._sessions.get(session_id)
+        if known is not None:
+            return known
+        row = self._journal.session(session_id)
+        if row is None:
+            raise UsageError("unknown_session", f"no session {session_id!r} is on record")
+        return Session(self, session_id, None)
+
+    def _start(
+        self,
+        row: SessionRow,
+        adapter: Adapter,
+        executable: preflight.Executable,
+        config: SessionConfig,
+        edge: Edge,
+        *,
+        reason: str,
+    ) -> Session:
+        request = LaunchRequest(
+            native_session=row.native_session,
+            cwd=row.cwd,
+            executable=executable,
+            env=self._env,
+            model=config.model,
+            permission_mode=config.permission_mode,
+            extra_args=config.extra_args,
+        )
+        deps = SessionDeps(
+            journal=self._writer,
+            reader=self._journal,
+            adapter=adapter,
+            transport=edge.transport,
+            files=edge.files,
+            wakes=edge.wakes,
+            entropy=os.urandom,
+        )
+        ref = self._system.spawn(
+            SessionActor,
+            deps,
+            row,
+            request,
+            config.cli_version,
+            name=row.session_id,
+            mailbox_max=SESSION_MAILBOX_MAX,
+        )
+        session = Session(self, row.session_id, ref)
+        with self._lock:
+            self._sessions[row.session_id] = session
+        ref.tell(Start(reason=reason))
+        return session
+
+    def _open_edge(self) -> Edge:
+        with self._lock:
+            if self._edge is None:
+                from lastword.transports.tmux_transport import open_tmux_edge  # noqa: PLC0415 - libtmux loads late
+
+                transport, files, wakes, close = open_tmux_edge(self._env)
+                self._edge = Edge(transport=transport, files=files, wakes=wakes, close=close)
+            return self._edge
+
+    def _commit(self, batch: Batch) -> Recorded:
+        answer: Future[Recorded] = Future()
+        self._writer.tell(Commit(batch=batch, reply_to=_Reply(answer)))
+        return answer.result(timeout=COMMIT_S)
+
+    def _subscribe(self, session_id: SessionId, after: int) -> Subscription:
+        return self._hub.subscribe(session_id, after)
+
+    def _async_subscribe(self, session_id: SessionId, after: int) -> AsyncSubscription:
+        return self._hub.async_subscribe(session_id, after)
+
+    def _recorded_snapshot(self, session_id: SessionId) -> Snapshot:
+        """A session without an actor here, as the journal has it."""
+        row = self._journal.session(session_id)
+        if row is None:
+            raise UsageError("unknown_session", f"no session {session_id!r} is on record")
+        completions = self._journal.completions(session_id)
+        return Snapshot(
+            session_id=session_id,
+            provider=row.provider,
+            transport=row.transport,
+            cwd=row.cwd,
+            state="closed" if row.state == "closed" else "gone",
+            seq=self._journal.last_seq(session_id),
+            handle=Handle(native_session_id=row.native_session),
+            last_completion=completions[-1] if completions else None,
+        )
+
+    def _close_sessions(self, sessions: list[Session], grace_s: float) -> list[str]:
+        """All at the same time: each may need its grace."""
+        left: list[str] = []
+
+        def end(session: Session) -> None:
+            try:
+                session._close(grace_s, forever=False)  # noqa: SLF001
+            except LastwordError:
+                left.append(session.session_id)
+
+        threads = [threading.Thread(target=end, args=(session,), daemon=True) for session in sessions]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return left
+
+
+class _Reply:
+    """Takes the journal actor's answer for a thread that waits."""
+
+    def __init__(self, future: Future[Recorded]) -> None:
+        self._future = future
+
+    def tell(self, message: object, *, control: bool = False) -> None:  # noqa: ARG002
+        match message:
+            case Committed():
+                self._future.set_result(message.recorded)
+            case CommitFailed():
+                self._future.set_exception(message.error)
+            case _:
+                raise AssertionError(message)
+
+
+class AsyncRuntime:
+    """The runtime for asyncio hosts: ``async with AsyncRuntime.open(...) as runtime``."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @classmethod
+    def open(cls, state: str | os.PathLike[str] | None = None, **options: object) -> _Opening:
+        """As :meth:`Runtime.open`; await it, or enter it with ``async with``."""
+        return _Opening(state, options)
+
+    async def session(self, provider: str | None = None, **options: object) -> AsyncSession:
+        """As :meth:`Runtime.session`."""
+        session = await asyncio.to_thread(lambda: self._runtime.session(provider, **options))  # type: ignore[arg-type]
+        return AsyncSession(session)
+
+    async def run(self, provider: str, text: str, *, deadline_s: float | None = None, **options: object) -> Completion:
+        """As :meth:`Runtime.run`."""
+        session = await self.session(provider, **options)
+        try:
+            return await session.run(text, deadline_s=deadline_s)
+        finally:
+            await asyncio.shield(session.close())
+
+    async def sessions(self) -> list[SessionRow]:
+        """As :meth:`Runtime.sessions`."""
+        return await asyncio.to_thread(self._runtime.sessions)
+
+    async def completion(self, turn_id: str) -> Completion | None:
+        """As :meth:`Runtime.completion`."""
+        return await asyncio.to_thread(self._runtime.completion, turn_id)
+
+    async def close(self, *, grace_s: float = 2.0) -> CloseReport:
+        """As :meth:`Runtime.close`."""
+        return await asyncio.to_thread(lambda: self._runtime.close(grace_s=grace_s))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.shield(self.close())
+
+
+class _Opening:
+    """``await`` it for the runtime, or use it in ``async with``."""
+
+    def __init__(self, state: str | os.PathLike[str] | None, options: Mapping[str, object]) -> None:
+        self._state = state
+        self._options = options
+        self._runtime: AsyncRuntime | None = None
+
+    async def _open(self) -> AsyncRuntime:
+        runtime = await asyncio.to_thread(lambda: Runtime.open(self._state, **self._options))  # type: ignore[arg-type]
+        return AsyncRuntime(runtime)
+
+    def __await__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncRuntime:
+        self._runtime = await self._open()
+        return self._runtime
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._runtime is not None
+        await self._runtime.__aexit__(kind, error, trace)
+
+
+__all__ = ["AsyncIterator", "AsyncRuntime", "CloseReport", "Edge", "Ref", "Runtime", "SessionConfig"]

@@ -1,0 +1,286 @@
+"""Session: the whole surface of one conversation: run, send, events, snapshot, close (C10). Twins for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt, Sendable
+from lastword.actors.core.errors import LastwordError, RejectedError, UsageError
+from lastword.actors.core.events import Event
+from lastword.actors.core.ids import MessageId, SessionId, TurnId
+from lastword.actors.core.outcome import Completion
+from lastword.actors.core.snapshot import Handle, Snapshot
+from lastword.actors.session import CloseSession, Control, GetSnapshot, Submit
+
+if TYPE_CHECKING:
+    from lastword.actors.system.ref import Ref
+    from lastword.runtime._runtime import Runtime
+
+ACK_S = 30.0
+"""How long an acknowledgement may take (it waits for the journal's commit only)."""
+SNAPSHOT_S = 5.0
+CLOSE_S = 60.0
+LIVENESS_S = 1.0
+"""While waiting for a completion: how often it is checked that the session's actor still lives."""
+
+_T = TypeVar("_T")
+
+
+class Session:
+    """One durable conversation with one provider. Every method is safe from any thread.
+
+    Made by :meth:`lastword.Runtime.session`.
+    """
+
+    def __init__(self, runtime: Runtime, session_id: SessionId, ref: Ref | None) -> None:
+        self._runtime = runtime
+        self._session_id = session_id
+        self._ref = ref
+
+    @property
+    def session_id(self) -> SessionId:
+        """The id by which the session is found again."""
+        return self._session_id
+
+    def run(
+        self,
+        text: str,
+        *,
+        deadline_s: float | None = None,
+        message_id: str | None = None,
+        queue: bool = False,
+    ) -> Completion:
+        """Send a message and wait for the completion of the turn that it ends in.
+
+        Args:
+            text: the message.
+            deadline_s: after so many seconds the turn is interrupted and settles ``cancelled``, ``kind="deadline"``.
+                None: no limit; a turn has no hidden clock.
+            message_id: the host's own id; the same id again is delivered once.
+            queue: take the message also while a turn is active, instead of refusing it as ``busy``.
+
+        Returns: how the turn ended, whatever the status: a failed turn is a value, not an exception.
+
+        Raises:
+            RejectedError: the message was not accepted (``busy``, ``empty_message``, ``unsupported_text``,
+                ``session_closed``, …), or was accepted as pending and proved undelivered (``not_delivered``).
+            JournalError: it could not be committed; nothing was delivered.
+            KeyboardInterrupt: only at the second Ctrl-C; the first interrupts the turn and waits for its completion.
+        """
+        outcome: Future[Completion] = Future()
+        ack = self._submit(text, deadline_s, message_id, run=not queue, outcome=outcome)
+        try:
+            return self._wait(outcome)
+        except KeyboardInterrupt:
+            self.send(Interrupt(turn_id=ack.turn_id))
+            return self._wait(outcome)
+
+    def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
+        """Submit a message, or an Interrupt, an Answer to a dialog, or a Command of the CLI's own.
+
+        Returns as soon as the message is accepted and committed; what becomes of it is told by events.
+
+        Raises:
+            RejectedError: not accepted; nothing was delivered.
+            JournalError: it could not be committed; nothing was delivered.
+        """
+        if isinstance(what, Interrupt | Answer | Command):
+            reply: Future[Delivery] = Future()
+            self._tell(Control(what=what, reply=reply), reply)
+            return self._wait(reply, ACK_S)
+        return self._submit(what, deadline_s, message_id, run=False, outcome=None)
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """The session's events from ``seq`` ``after`` + 1 on: first those on record, then live ones, without a gap.
+
+        Ends when the session is closed or the runtime is. One thread at a time per iterator; a slow one loses nothing.
+        """
+        return self._runtime._subscribe(self._session_id, after)  # noqa: SLF001
+
+    def snapshot(self) -> Snapshot:
+        """What the session is now.
+
+        Raises:
+            ActorError: it did not answer within :data:`SNAPSHOT_S`.
+        """
+        if self._ref is None or not self._ref.is_alive():
+            return self._runtime._recorded_snapshot(self._session_id)  # noqa: SLF001
+        try:
+            snapshot: Snapshot = self._ref.ask(GetSnapshot(), timeout_s=SNAPSHOT_S)
+        except LastwordError as error:
+            if error.kind != "actor_dead":
+                raise
+            return self._runtime._recorded_snapshot(self._session_id)  # noqa: SLF001
+        return snapshot
+
+    def close(self, *, grace_s: float = 2.0) -> None:
+        """End the CLI and close the conversation for good; a running turn settles ``cancelled``. Idempotent.
+
+        Args:
+            grace_s: between the gentle and the hard end of the CLI's process group.
+        """
+        self._close(grace_s, forever=True)
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _close(self, grace_s: float, *, forever: bool) -> None:
+        if self._ref is None:
+            return
+        reply: Future[None] = Future()
+        if self._ref.try_tell(CloseSession(reply=reply, forever=forever, grace_s=grace_s)):
+            try:
+                self._wait(reply, CLOSE_S)
+            except RejectedError as error:
+                if error.kind != "session_closed":
+                    raise
+
+    def _submit(
+        self,
+        text: str,
+        deadline_s: float | None,
+        message_id: str | None,
+        *,
+        run: bool,
+        outcome: Future[Completion] | None,
+    ) -> Delivery:
+        reply: Future[Delivery] = Future()
+        self._tell(self._submission(text, deadline_s, message_id, run=run, reply=reply, outcome=outcome), reply)
+        return self._wait(reply, ACK_S)
+
+    def _submission(
+        self,
+        text: str,
+        deadline_s: float | None,
+        message_id: str | None,
+        *,
+        run: bool,
+        reply: Future[Delivery],
+        outcome: Future[Completion] | None,
+    ) -> Submit:
+        if not isinstance(text, str):
+            raise UsageError("usage", f"a message is a str, not {type(text).__name__}")
+        if deadline_s is not None and deadline_s < 0:
+            raise UsageError("usage", "deadline_s is negative")
+        return Submit(
+            text=text,
+            reply=reply,
+            message_id=MessageId(message_id) if message_id else None,
+            run=run,
+            deadline_s=deadline_s,
+            outcome=outcome,
+        )
+
+    def _tell(self, command: Submit | Control, reply: Future[Delivery]) -> None:
+        try:
+            told = self._ref is not None and self._ref.try_tell(command)
+        except LastwordError as error:
+            raise RejectedError("overloaded", error.reason) from error
+        if not told and not reply.done():
+            if self._ref is not None and self._ref.is_alive():
+                raise RejectedError("overloaded", "the session's mailbox is full")
+            raise RejectedError("session_closed", "the session is closed")
+
+    def _wait(self, future: Future[_T], bound_s: float | None = None) -> _T:
+        """Wait without ever hanging on an actor that has died."""
+        waited = 0.0
+        while True:
+            step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
+            alive = self._ref is not None and self._ref.is_alive()
+            try:
+                return future.result(timeout=step)
+            except concurrent.futures.TimeoutError:
+                if future.done():
+                    continue
+                waited += step
+                if not alive:
+                    raise RejectedError("session_closed", "the session ended before it answered") from None
+                if bound_s is not None and waited >= bound_s:
+                    raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s") from None
+
+
+class AsyncSession:
+    """The same five for asyncio: nothing here blocks the loop. Safe from any task."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def session_id(self) -> SessionId:
+        """The id by which the session is found again."""
+        return self._session.session_id
+
+    async def run(
+        self,
+        text: str,
+        *,
+        deadline_s: float | None = None,
+        message_id: str | None = None,
+        queue: bool = False,
+    ) -> Completion:
+        """As :meth:`Session.run`. Cancelling the task that awaits it interrupts the turn, which still gets its one
+        completion, told by the events.
+        """
+        reply: Future[Delivery] = Future()
+        outcome: Future[Completion] = Future()
+        session = self._session
+        submission = session._submission(  # noqa: SLF001
+            text, deadline_s, message_id, run=not queue, reply=reply, outcome=outcome
+        )
+        session._tell(submission, reply)  # noqa: SLF001
+        turn_id: TurnId | None = None
+        try:
+            turn_id = (await self._wait(reply, ACK_S)).turn_id
+            return await self._wait(outcome)
+        except asyncio.CancelledError:
+            ignored: Future[Delivery] = Future()
+            session._tell(Control(what=Interrupt(turn_id=turn_id), reply=ignored), ignored)  # noqa: SLF001
+            raise
+
+    async def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
+        """As :meth:`Session.send`."""
+        reply: Future[Delivery] = Future()
+        session = self._session
+        if isinstance(what, Interrupt | Answer | Command):
+            session._tell(Control(what=what, reply=reply), reply)  # noqa: SLF001
+        else:
+            submission = session._submission(  # noqa: SLF001
+                what, deadline_s, message_id, run=False, reply=reply, outcome=None
+            )
+            session._tell(submission, reply)  # noqa: SLF001
+        return await self._wait(reply, ACK_S)
+
+    def events(self, after: int = 0) -> AsyncIterator[Event]:
+        """As :meth:`Session.events`; call it on a running loop."""
+        return self._session._runtime._async_subscribe(self.session_id, after)  # noqa: SLF001
+
+    async def snapshot(self) -> Snapshot:
+        """As :meth:`Session.snapshot`."""
+        return await asyncio.to_thread(self._session.snapshot)
+
+    async def close(self, *, grace_s: float = 2.0) -> None:
+        """As :meth:`Session.close`."""
+        await asyncio.to_thread(self._session.close, grace_s=grace_s)
+
+    async def _wait(self, future: Future[_T], bound_s: float | None = None) -> _T:
+        waiting: asyncio.Future[Any] = asyncio.wrap_future(future)
+        waited = 0.0
+        while True:
+            step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
+            ref = self._session._ref  # noqa: SLF001
+            alive = ref is not None and ref.is_alive()
+            done, _ = await asyncio.wait({waiting}, timeout=step)
+            if done:
+                result: _T = waiting.result()
+                return result
+            waited += step
+            if not alive:
+                raise RejectedError("session_closed", "the session ended before it answered")
+            if bound_s is not None and waited >= bound_s:
+                raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s")
+
+
+__all__ = ["AsyncSession", "Handle", "Session"]

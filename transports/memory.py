@@ -1,0 +1,421 @@
+"""An in-process transport: files, wake-ups and CLIs in memory. Shipped and public, for tests of hosts and benches.
+
+:class:`MemoryWorld` is the edge; each session that opens gets a :class:`MemoryCli`, whose behaviour is a function of
+the prompt (``respond``), or is driven by hand (``manual=True``). It writes the record that
+:mod:`lastword.transports.providers.memory` reads. Callbacks run on the thread that calls, as a real edge's run on its
+own: they only tell actors.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Literal
+
+import msgspec
+
+from lastword.actors.core.adapter import DialogOpen
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.errors import LastwordError, TransportError
+from lastword.actors.core.world import (
+    Bytes,
+    Endpoint,
+    FileRead,
+    Missing,
+    PressedKeys,
+    PressResult,
+    RefusedKeys,
+    Rewritten,
+    ScreenView,
+)
+from lastword.transports.providers.memory import Record, Registry
+
+
+class MemoryScreen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look gives."""
+
+    lines: tuple[str, ...]
+    title: str = ""
+    in_copy_mode: bool = False
+
+
+class _File:
+    def __init__(self, inode: int) -> None:
+        self.inode = inode
+        self.data = bytearray()
+
+
+class MemoryWorld:
+    """Files, wake-ups and a transport in one. Thread-safe.
+
+    Args:
+        respond: prompt -> answer, for CLIs that are not driven by hand; default: an echo.
+        manual: CLIs start a turn on Enter and leave its end to the test.
+        clock: Unix seconds; the stamps of the records.
+        wake: whether file changes wake readers (off: only :meth:`sweep` does, as if every hint were lost).
+    """
+
+    name: TransportName = "memory"
+
+    def __init__(
+        self,
+        *,
+        respond: Callable[[str], str] | None = None,
+        manual: bool = False,
+        clock: Callable[[], float] = time.time,
+        wake: bool = True,
+    ) -> None:
+        self.respond = respond or (lambda prompt: f"echo: {prompt}")
+        self.manual = manual
+        self.clock = clock
+        self.wake = wake
+        self.clis: dict[str, MemoryCli] = {}
+        """Live and past CLIs by the conversation that they were started with."""
+        self.opened: list[tuple[str, ...]] = []
+        self.fail_open: LastwordError | None = None
+        self._pids = count(1000)
+        self._inodes = count(1)
+        self._files: dict[str, _File] = {}
+        self._watches: dict[int, tuple[str, Callable[[], None]]] = {}
+        self._tokens = count(1)
+        self._lock = threading.RLock()
+
+    # --- files and wakes ------------------------------------------------------------------------------------------
+
+    def append(self, path: str, data: bytes) -> None:
+        """Write at the end of a file; wakes its readers."""
+        with self._lock:
+            file = self._files.setdefault(path, _File(next(self._inodes)))
+            file.data += data
+        self._wake(path)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Replace a file by a new one."""
+        with self._lock:
+            file = self._files[path] = _File(next(self._inodes))
+            file.data += data
+        self._wake(path)
+
+    def contents(self, path: str) -> bytes:
+        """All of a file."""
+        with self._lock:
+            return bytes(self._files[path].data)
+
+    def sweep(self) -> None:
+        """The slow poll: wake every reader."""
+        with self._lock:
+            callbacks = [callback for _, callback in self._watches.values()]
+        for callback in callbacks:
+            callback()
+
+    def _wake(self, path: str) -> None:
+        if not self.wake:
+            return
+        with self._lock:
+            callbacks = [callback for watched, callback in self._watches.values() if watched == path]
+        for callback in callbacks:
+            callback()
+
+    def read_from(self, path: str, offset: int, max_bytes: int, inode: int, device: int) -> FileRead:  # noqa: ARG002
+        """As :class:`lastword.actors.core.world.Files`."""
+        with self._lock:
+            file = self._files.get(path)
+            if file is None:
+                return Missing()
+            if inode and inode != file.inode:
+                return Rewritten(inode=file.inode, device=1, reason="replaced")
+            if len(file.data) < offset:
+                return Rewritten(inode=file.inode, device=1, reason="truncated")
+            data = bytes(file.data[offset : offset + max_bytes])
+            return Bytes(data=data, offset=offset, size=len(file.data), inode=file.inode, device=1)
+
+    def read_small(self, path: str, max_bytes: int) -> bytes | None:
+        """As :class:`lastword.actors.core.world.Files`."""
+        with self._lock:
+            file = self._files.get(path)
+            return None if file is None or len(file.data) > max_bytes else bytes(file.data)
+
+    def watch(self, path: str, root: str, on_change: Callable[[], None]) -> object:  # noqa: ARG002
+        """As :class:`lastword.actors.core.world.Wakes`."""
+        with self._lock:
+            token = next(self._tokens)
+            self._watches[token] = (path, on_change)
+            return token
+
+    def unwatch(self, token: object) -> None:
+        """As :class:`lastword.actors.core.world.Wakes`."""
+        with self._lock:
+            self._watches.pop(token, None)  # type: ignore[call-overload]
+
+    @property
+    def watches(self) -> int:
+        """How many files are watched."""
+        return len(self._watches)
+
+    # --- transport --------------------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        name: str,  # noqa: ARG002
+        argv: Sequence[str],
+        *,
+        cwd: str,  # noqa: ARG002
+        env: Mapping[str, str],  # noqa: ARG002
+        width: int,  # noqa: ARG002
+        height: int,  # noqa: ARG002
+        on_opened: Callable[[Endpoint | LastwordError], None],
+    ) -> None:
+        """As :class:`lastword.actors.core.world.Transport`."""
+        if self.fail_open is not None:
+            on_opened(self.fail_open)
+            return
+        native = argv[-1]
+        with self._lock:
+            cli = MemoryCli(self, native, next(self._pids))
+            self.clis[native] = cli
+            self.opened.append(tuple(argv))
+        cli.write_status("idle")
+        on_opened(cli)
+
+    def watch_exit(self, endpoint: Endpoint, on_exit: Callable[[int | None], None]) -> None:
+        """As :class:`lastword.actors.core.world.Transport`."""
+        assert isinstance(endpoint, MemoryCli)
+        endpoint.on_exit(on_exit)
+
+    def attach_command(self, endpoint: Endpoint) -> tuple[str, ...]:  # noqa: ARG002
+        """There is nothing to attach to."""
+        return ()
+
+    def close(self, grace_s: float) -> None:  # noqa: ARG002
+        """End every CLI."""
+        for cli in list(self.clis.values()):
+            cli.exit(0)
+
+
+class MemoryCli:
+    """One in-process CLI: an input box, a queue of its own, a record, a registry. Thread-safe."""
+
+    def __init__(self, world: MemoryWorld, native: str, pid: int) -> None:
+        self.world = world
+        self.native = native
+        self.pid = pid
+        self.pid_start = pid
+        self.pane_id = f"%{pid}"
+        self.draft = ""
+        self.dialog: DialogOpen | None = None
+        self.turn = ""
+        self.queue: list[str] = []
+        self.keys: list[str] = []
+        self.copy_mode = False
+        self.starting = False
+        self.swallow_enters = 0
+        self.lose_pastes = 0
+        self.stuck_looks = 0
+        self.quiet_status = False
+        self.silent_interrupt = False
+        self.ignore_escape = False
+        self.held: list[Callable[[], None]] = []
+        self._turns = count(1)
+        self._exit: int | None = None
+        self._on_exit: list[Callable[[int | None], None]] = []
+        self._lock = threading.RLock()
+
+    @property
+    def path(self) -> str:
+        """Its record."""
+        return f"/memory/{self.native}.jsonl"
+
+    # --- what a test or a script makes it do ------------------------------------------------------------------------
+
+    def write(self, record: Record) -> None:
+        """Append a record, stamped."""
+        stamped = msgspec.structs.replace(record, at=self.world.clock())
+        self.world.append(self.path, msgspec.json.encode(stamped) + b"\n")
+
+    def write_status(self, status: str, waiting_for: str = "") -> None:
+        """Rewrite the registry."""
+        if self.quiet_status:
+            return
+        registry = Registry(status=status, updated_at=self.world.clock(), session=self.native, waiting_for=waiting_for)
+        self.world.replace(f"/memory/{self.pid}.json", msgspec.json.encode(registry))
+
+    def start_turn(self, text: str, *, origin: str = "", queued: bool = False) -> str:
+        """Begin a turn; returns the native turn."""
+        with self._lock:
+            self.turn = f"{self.native[:8]}-{self.pid}-{next(self._turns)}"
+            turn = self.turn
+        self.write_status("busy")
+        self.write(Record(k="prompt", turn=turn, text=text, origin=origin, status="queued" if queued else ""))
+        if not self.world.manual:
+            self.finish(self.world.respond(text))
+        return turn
+
+    def say(self, text: str) -> None:
+        """An assistant message that is not the end."""
+        self.write(Record(k="said", turn=self.turn, text=text))
+
+    def tool(self, call: str, name: str, arguments: str = "{}") -> None:
+        """A tool call."""
+        self.write(Record(k="tool", turn=self.turn, call=call, name=name, text=arguments))
+
+    def tool_end(self, call: str, result: str = "", status: Literal["ok", "error"] = "ok") -> None:
+        """Its result."""
+        self.write(Record(k="tool_end", turn=self.turn, call=call, text=result, status=status))
+
+    def join(self) -> None:
+        """Absorb the oldest queued message into the running turn."""
+        with self._lock:
+            text = self.queue.pop(0)
+        self.write(Record(k="joined", turn=self.turn, text=text))
+
+    def drop(self, reason: str = "removed") -> None:
+        """Lose the oldest queued message."""
+        with self._lock:
+            text = self.queue.pop(0)
+        self.write(Record(k="dropped", text=text, status=reason))
+
+    def finish(self, answer: str = "", *, status: str = "completed", error: str = "", background: int = 0) -> None:
+        """End the running turn; the next queued message starts one of its own."""
+        with self._lock:
+            turn, self.turn = self.turn, ""
+        end = Record(k="end", turn=turn, text=answer, status=status, error=error, background=background)
+        if status == "completed" and answer:
+            self.write(Record(k="said", turn=turn, text=answer))
+        self.write(end)
+        self.write_status("idle")
+        with self._lock:
+            following = self.queue.pop(0) if self.queue else None
+        if following is not None:
+            self.start_turn(following, queued=True)
+
+    def open_dialog(self, dialog: DialogOpen) -> None:
+        """Show a dialog."""
+        self.dialog = dialog
+        self.write_status("waiting", dialog.question)
+
+    def close_dialog(self) -> None:
+        """Take it away."""
+        self.dialog = None
+        self.write_status("busy" if self.turn else "idle")
+
+    def exit(self, status: int | None = 0) -> None:
+        """End the process."""
+        with self._lock:
+            if self._exit is not None:
+                return
+            self._exit = status if status is not None else -9
+            callbacks, self._on_exit = self._on_exit, []
+        for callback in callbacks:
+            callback(self._exit)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._exit is None
+
+    # --- endpoint ---------------------------------------------------------------------------------------------------
+
+    def on_exit(self, callback: Callable[[int | None], None]) -> None:
+        """Tell once when it is gone; at once if it is."""
+        with self._lock:
+            if self._exit is None:
+                self._on_exit.append(callback)
+                return
+        callback(self._exit)
+
+    def _screen(self) -> MemoryScreen:
+        with self._lock:
+            if self.dialog is not None:
+                head = "DIALOG " + msgspec.json.encode(self.dialog).decode()
+            else:
+                head = "STARTING" if self.starting else "BUSY" if self.turn else "READY"
+            lines = (head, *self.draft.split("\n")) if self.draft else (head,)
+            return MemoryScreen(lines=lines, in_copy_mode=self.copy_mode)
+
+    def look(self, on_screen: Callable[[ScreenView | LastwordError], None]) -> None:
+        """As :class:`lastword.actors.core.world.Endpoint`."""
+        if self._exit is not None:
+            on_screen(TransportError("transport_failed", "the process is gone", endpoint=self.pane_id))
+        elif self.stuck_looks:
+            self.held.append(lambda: on_screen(self._screen()))
+        else:
+            on_screen(self._screen())
+
+    def paste(self, data: bytes, on_done: Callable[[LastwordError | None], None]) -> None:
+        """As :class:`lastword.actors.core.world.Endpoint`."""
+        with self._lock:
+            if self.lose_pastes:
+                self.lose_pastes -= 1
+            elif self.dialog is None and not self.starting:
+                self.draft += data.decode()
+            self.keys.append("<paste>")
+        on_done(None)
+
+    def press(self, *keys: str, on_done: Callable[[LastwordError | None], None]) -> None:
+        """As :class:`lastword.actors.core.world.Endpoint`."""
+        for key in keys:
+            self._key(key)
+        on_done(None)
+
+    def look_then_press(
+        self, check: Callable[[ScreenView], bool], *keys: str, on_done: Callable[[PressResult], None]
+    ) -> None:
+        """As :class:`lastword.actors.core.world.Endpoint`."""
+        if self._exit is not None:
+            on_done(TransportError("transport_failed", "the process is gone", endpoint=self.pane_id))
+        elif check(self._screen()):
+            for key in keys:
+                self._key(key)
+            on_done(PressedKeys())
+        else:
+            on_done(RefusedKeys())
+
+    def close(self, grace_s: float, on_done: Callable[[], None]) -> None:  # noqa: ARG002
+        """As :class:`lastword.actors.core.world.Endpoint`."""
+        self.exit(0)
+        on_done()
+
+    def _key(self, key: str) -> None:
+        self.keys.append(key)
+        if self.dialog is not None:
+            if key.isdigit() or key in ("Enter", "Escape"):
+                self.close_dialog()
+            return
+        match key:
+            case "Enter":
+                self._enter()
+            case "Escape":
+                self._escape()
+            case "C-u":
+                self.draft = ""
+            case _:
+                self.draft += key
+
+    def _enter(self) -> None:
+        with self._lock:
+            if self.swallow_enters:
+                self.swallow_enters -= 1
+                return
+            text, self.draft = self.draft, ""
+            busy = bool(self.turn)
+            if text and busy:
+                self.queue.append(text)
+        if text == "/clear" and not busy:
+            self.native = f"{self.native}+"
+            self.world.clis[self.native] = self
+            self.write_status("idle")
+        elif text and busy:
+            self.write(Record(k="queued", text=text))
+        elif text:
+            self.start_turn(text)
+
+    def _escape(self) -> None:
+        with self._lock:
+            if not self.turn or self.ignore_escape:
+                return
+            turn, self.turn = self.turn, ""
+        if not self.silent_interrupt:
+            self.write(Record(k="end", turn=turn, status="cancelled"))
+        self.write_status("idle")
