@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from lastword.transports.tmux import TmuxServer
 
 

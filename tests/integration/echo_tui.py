@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tty
+from pathlib import Path
 
 if os.environ.get("ECHO_STUBBORN"):
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -23,20 +24,19 @@ out = os.fsencode("\x1b[?2004h\x1b[2J\x1b[H")
 if title := os.environ.get("ECHO_TITLE"):
     out += b"\x1b]2;" + os.fsencode(title) + b"\x07"
 if screen := os.environ.get("ECHO_SCREEN"):
-    with open(screen, "rb") as file:
-        out += file.read()
+    out += Path(screen).read_bytes()
 os.write(1, out)
 log = os.open(os.environ["ECHO_LOG"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 meta = {
     "argv": [os.fsencode(a).hex() for a in sys.argv],
-    "cwd": os.getcwd(),
+    "cwd": str(Path.cwd()),
     "env": dict(os.environ),
     "pid": os.getpid(),
     "child": child,
 }
-with open(os.environ["ECHO_META"] + ".new", "w") as file:
-    json.dump(meta, file)
-os.rename(os.environ["ECHO_META"] + ".new", os.environ["ECHO_META"])
+new = Path(os.environ["ECHO_META"] + ".new")
+new.write_text(json.dumps(meta))
+new.rename(os.environ["ECHO_META"])
 while data := os.read(0, 65536):
     os.write(log, data)
     if data == b"\x04":

@@ -6,6 +6,7 @@ import random
 import threading
 
 import pytest
+
 from integration.tmux_kit import Echo, answer, until
 from lastword.actors.core.errors import TransportError
 
@@ -65,7 +66,7 @@ def test_c24_two_hundred_random_unicode_pastes_arrive_in_order(echo):
             chr(rng.choice((rng.randrange(32, 127), rng.randrange(0xA0, 0xD800), rng.randrange(0x1F300, 0x1FAFF))))
             for _ in range(rng.randrange(1, 300))
         ]
-        texts.append("".join(picked + ["\n", "\t"]).encode())
+        texts.append("".join([*picked, "\n", "\t"]).encode())
     errors: list[object] = []
     for text in texts:
         echo.pane.paste(text, errors.append)

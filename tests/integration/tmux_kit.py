@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,13 @@ def answer(verb: Callable[..., object], *args: Any, timeout_s: float = 10.0, key
     else:
         verb(*args, **{key: got.put})
     return got.get(timeout=timeout_s)
+
+
+def close(pane: PaneHandle, grace_s: float) -> None:
+    """Close a pane and wait for it."""
+    done = threading.Event()
+    pane.close(grace_s, done.set)
+    assert done.wait(grace_s + 5)
 
 
 class Echo:
