@@ -1,0 +1,69 @@
+"""Reading: missing, unreadable, replaced and cut short are different answers, and no descriptor stays open."""
+
+from __future__ import annotations
+
+import os
+
+from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable
+from lastword.transports.files import FileSource, LocalFiles, read_from, read_small
+
+
+def test_bytes_come_with_the_identity_of_their_file(tmp_path):
+    files: Files = LocalFiles()
+    path = tmp_path / "s"
+    path.write_bytes(b"0123456789")
+    facts = path.stat()
+    assert files.read_from(str(path), 3, 4, 0, 0) == Bytes(
+        data=b"3456", offset=3, size=10, inode=facts.st_ino, device=facts.st_dev
+    )
+    assert files.read_from(str(path), 10, 4, facts.st_ino, facts.st_dev) == Bytes(
+        data=b"", offset=10, size=10, inode=facts.st_ino, device=facts.st_dev
+    )
+
+
+def test_e_could_not_look_is_not_missing(tmp_path):
+    assert read_from(str(tmp_path / "none"), 0, 10) == Missing()
+    (tmp_path / "file").write_bytes(b"")
+    assert read_from(str(tmp_path / "file" / "below"), 0, 10) == Missing()
+    assert isinstance(read_from(str(tmp_path), 0, 10), Unreadable)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert isinstance(read_from(str(tmp_path / "loop"), 0, 10), Unreadable)
+    os.mkfifo(tmp_path / "fifo")
+    assert isinstance(read_from(str(tmp_path / "fifo"), 0, 10), Unreadable), "a fifo must not block"
+
+
+def test_f41_a_replaced_and_a_truncated_file_are_told_before_any_byte(tmp_path):
+    path = tmp_path / "s"
+    path.write_bytes(b"0123456789")
+    source = FileSource(str(path))
+    assert isinstance(source.read_from(0, 100), Bytes)
+    os.truncate(path, 4)
+    cut = source.read_from(10, 100)
+    assert isinstance(cut, Rewritten)
+    assert cut.reason == "truncated"
+    (tmp_path / "new").write_bytes(b"abcdefghijklmnop")
+    (tmp_path / "new").rename(path)
+    swapped = source.read_from(10, 100)
+    assert isinstance(swapped, Rewritten)
+    assert swapped.reason == "replaced"
+    source.rebind(swapped)
+    read = source.read_from(10, 100)
+    assert isinstance(read, Bytes)
+    assert read.data == b"klmnop"
+
+
+def test_an_idle_source_holds_no_descriptor(tmp_path):
+    path = tmp_path / "s"
+    path.write_bytes(b"x")
+    before = len(os.listdir("/proc/self/fd"))
+    sources = [FileSource(str(path)) for _ in range(50)]
+    assert all(isinstance(source.read_from(0, 1), Bytes) for source in sources)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_small_file_is_whole_or_none(tmp_path):
+    path = tmp_path / "s"
+    path.write_bytes(b"12345")
+    assert read_small(str(path), 5) == b"12345"
+    assert read_small(str(path), 4) is None
+    assert read_small(str(tmp_path / "none"), 4) is None

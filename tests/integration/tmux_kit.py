@@ -1,0 +1,70 @@
+"""Helpers of the tmux tests: waiting on conditions, answers of callback verbs, one echo TUI in a pane."""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lastword.transports.tmux import PaneHandle, TmuxServer
+
+T = TypeVar("T")
+ECHO_TUI = str(Path(__file__).with_name("echo_tui.py"))
+
+
+def until(condition: Callable[[], T], timeout_s: float = 5.0) -> T:
+    """Wait on a condition, with a bound."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.002)
+    return value
+
+
+def answer(verb: Callable[..., object], *args: Any, timeout_s: float = 10.0, key: str | None = None) -> Any:
+    """Call a verb that answers by callback; its answer."""
+    got: queue.Queue[Any] = queue.Queue()
+    if key is None:
+        verb(*args, got.put)
+    else:
+        verb(*args, **{key: got.put})
+    return got.get(timeout=timeout_s)
+
+
+def close(pane: PaneHandle, grace_s: float) -> None:
+    """Close a pane and wait for it."""
+    done = threading.Event()
+    pane.close(grace_s, done.set)
+    assert done.wait(grace_s + 5)
+
+
+class Echo:
+    """One echo TUI in a pane."""
+
+    def __init__(self, server: TmuxServer, folder: Path, name: str, **env: str) -> None:
+        self.log = folder / f"{name}.log"
+        self.meta_path = folder / f"{name}.json"
+        got: queue.Queue[Any] = queue.Queue()
+        env = {"ECHO_LOG": str(self.log), "ECHO_META": str(self.meta_path), **env}
+        server.open_pane(name, [sys.executable, ECHO_TUI], cwd=str(folder), env=env, on_opened=got.put)
+        pane = got.get(timeout=5)
+        assert isinstance(pane, PaneHandle), pane
+        self.pane = pane
+        self.meta = json.loads(until(lambda: self.meta_path.exists() and self.meta_path.read_text()))
+        until(self.log.exists)
+        self.seen = 0
+
+    def fresh(self) -> bytes:
+        """What arrived since the last ``take``."""
+        return self.log.read_bytes()[self.seen :]
+
+    def take(self, expected: bytes) -> bytes:
+        until(lambda: len(self.fresh()) >= len(expected), 10)
+        data = self.fresh()
+        self.seen += len(data)
+        return data

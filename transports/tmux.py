@@ -1,0 +1,606 @@
+"""The tmux server of one runtime: its life, its panes, and whether it lives. libtmux lives here and nowhere else.
+
+A private server on its own socket, never the person's; a *hub* session held by a sleeping process keeps it (and the
+control client) up when no CLI runs; each CLI gets a session of its own, so that a person can attach to one. libtmux
+serves the life cycle only (options, the hub): it has no timeouts and its lists are empty on a dead server, so it is
+called on a thread that may be given up, and never asked whether something lives. Everything hot goes through
+:mod:`lastword.transports.tmux_control`. tmux facts were tried on 3.3a; the floor is 3.2 (``new-session -e``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.errors import LastwordError, TransportError, TransportTimeoutError
+from lastword.actors.core.world import Endpoint
+from lastword.transports._guard import guarded
+from lastword.transports.process import ExitWatcher, ProcessId, child_start, end_families, family, pid_start
+from lastword.transports.tmux_control import SERVER_GONE, Command, ControlClient, Reply, quote
+from lastword.transports.tmux_pane import PaneHandle, Pressed, Refused, Screen, exit_status, reply_error
+
+VERSION_MIN = (3, 2)
+HUB = "hub"
+OWNER_OPTION = "@lastword"
+HISTORY_LINES = 2000
+"""Scrollback kept for a person who attaches; we never read it."""
+START_TIMEOUT_S = 10.0
+CALL_TIMEOUT_S = 5.0
+LIVENESS_TIMEOUT_S = 1.0
+KILL_SERVER_TIMEOUT_S = 1.0
+DEATH_CHECK_S = 0.2
+"""After the control client is gone: how long the server's own end is waited for before it counts as living."""
+REATTACH_MAX = 3
+STATUS_ASKS_MAX = 100
+"""How often tmux is asked for an exit status: it learns of the death a moment later than our pidfd."""
+SOCKET_PATH_BYTES_MAX = 107
+HOLD_S = 2**31 - 1
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_INSTALL = "install tmux 3.2 or newer (apt install tmux, dnf install tmux, brew install tmux)"
+
+_SERVER_OPTIONS = {
+    "exit-empty": "off",
+    "exit-unattached": "off",
+    "escape-time": "0",
+    "set-clipboard": "off",  # a CLI must not reach the person's clipboard
+}
+_SESSION_OPTIONS = {
+    "history-limit": str(HISTORY_LINES),
+    "status": "off",
+    "destroy-unattached": "off",
+    "update-environment": "",  # a pane's environment is what we say, not what a client brings
+    "set-titles": "off",
+    "bell-action": "none",
+    "mouse": "off",
+}
+# window-size stays "latest": as a global "manual" it makes new-session crash the whole 3.3a server (tried); each
+# window is pinned with resize-window instead.
+_WINDOW_OPTIONS = {
+    "remain-on-exit": "on",  # a CLI that ends leaves its last words and its exit status
+    "remain-on-exit-format": "",
+    "automatic-rename": "off",
+    "allow-rename": "off",
+    "allow-passthrough": "off",
+    "monitor-bell": "off",
+}
+
+
+class TmuxInfo(msgspec.Struct, frozen=True):
+    """The tmux program found."""
+
+    path: str
+    version: tuple[int, int]
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """It answered just now."""
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """Looked, and its process has ended."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Could not look. No proof of anything."""
+
+    reason: str
+
+
+Liveness: TypeAlias = Alive | Gone | Unknown
+
+
+class PaneRow(msgspec.Struct, frozen=True):
+    """One pane of the server: ours, or one that a person opened there."""
+
+    pane_id: str
+    pid: int
+    name: str
+    dead: bool = False
+
+
+class StopReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server ended and what it took.
+
+    Attributes:
+        server: it ended when asked, was killed, was gone before, or lives in spite of it.
+        killed: pids that needed SIGKILL; ``survivors``: pids that live in spite of it.
+    """
+
+    server: Literal["ended", "killed", "already_gone", "survives"]
+    killed: tuple[int, ...] = ()
+    survivors: tuple[int, ...] = ()
+
+
+def find_tmux() -> TmuxInfo:
+    """The tmux on PATH. Blocks for one ``tmux -V``.
+
+    Raises:
+        TransportError: kind ``tmux_missing`` or ``tmux_unsupported``, with the remedy.
+    """
+    path = shutil.which("tmux")
+    if path is None:
+        raise TransportError("tmux_missing", "there is no tmux on PATH", remedy=_INSTALL)
+    try:
+        result = subprocess.run([path, "-V"], capture_output=True, timeout=CALL_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise TransportTimeoutError("tmux -V", CALL_TIMEOUT_S) from error
+    except OSError as error:
+        raise TransportError("tmux_missing", f"{path} does not run: {error.strerror}", remedy=_INSTALL) from error
+    text = result.stdout.decode("utf-8", "replace").strip()
+    match = re.search(r"(\d+)\.(\d+)", text)
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
+    if version < VERSION_MIN:
+        raise TransportError("tmux_unsupported", f"{path} says {text!r}; 3.2 is the oldest known", remedy=_INSTALL)
+    return TmuxInfo(path, version)
+
+
+class TmuxServer:
+    """A private tmux server, and the panes transport. Thread-safe; only what says so blocks.
+
+    Args:
+        socket_name: as ``tmux -L``: letters, digits, ``_`` and ``-``; one per runtime.
+        env: the server's environment and the base of each pane's; None is ours. ``TMUX`` and ``TMUX_PANE`` never
+            pass. A pane further gets TERM, TERM_PROGRAM(_VERSION), TMUX, TMUX_PANE, SHELL and PWD from tmux.
+        tmpdir: where ``tmux-<uid>/<socket_name>`` stands; None is TMUX_TMPDIR or /tmp, as for ``tmux -L``.
+        on_gone: called once when the server's process is proved gone without :meth:`stop`.
+    """
+
+    def __init__(
+        self,
+        socket_name: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        tmpdir: Path | None = None,
+        on_gone: Callable[[], None] | None = None,
+    ) -> None:
+        if not _NAME.fullmatch(socket_name):
+            raise TransportError("usage", f"not a socket name: {socket_name!r}")
+        base = dict(os.environ if env is None else env)
+        self._env = {key: value for key, value in base.items() if key not in {"TMUX", "TMUX_PANE"}}
+        folder = tmpdir if tmpdir is not None else Path(self._env.get("TMUX_TMPDIR") or "/tmp")  # noqa: S108
+        self.socket_name = socket_name
+        self.socket_path = folder.resolve() / f"tmux-{os.getuid()}" / socket_name
+        self.on_gone = on_gone
+        self.adopted = False
+        """The server was found running, by :meth:`start`."""
+        self._lock = threading.Lock()
+        self._argv: list[str] = []
+        self._control: ControlClient | None = None
+        self._server: ProcessId | None = None
+        self._panes: dict[str, PaneHandle] = {}
+        self._exits = ExitWatcher()
+        self._reattached = 0
+        self._stopping = False
+
+    @property
+    def name(self) -> TransportName:
+        return "tmux"
+
+    @property
+    def control(self) -> ControlClient:
+        """The control client of the moment.
+
+        Raises:
+            TransportError: the server was not started.
+        """
+        if self._control is None:
+            raise TransportError("transport_failed", "the tmux server was not started")
+        return self._control
+
+    @property
+    def process(self) -> ProcessId | None:
+        """The server's process, once started."""
+        return self._server
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the server, or find our own running one again (:attr:`adopted`), and attach. Blocks, bounded.
+
+        Raises:
+            TransportError: no usable tmux; the socket's folder is not ours alone; a foreign server has the socket.
+        """
+        tmux = find_tmux()
+        self._prepare_folder()
+        self._argv = [tmux.path, "-S", str(self.socket_path), "-f", "/dev/null"]
+        self.adopted = self._find_running()
+        if not self.adopted:
+            mark = (";", "set-option", "-s", OWNER_OPTION, self.socket_name)
+            self._run("-u", "new-session", "-d", "-s", HUB, "--", "sleep", str(HOLD_S), *mark)
+        else:
+            self._ensure_hub()
+        _bounded(self._set_options, START_TIMEOUT_S, "tmux options")
+        self._attach()
+        if self.adopted:
+            self._drop_buffers()
+
+    def _prepare_folder(self) -> None:
+        path = self.socket_path
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+            raise TransportError(
+                "transport_failed", f"the socket path is too long: {path}", remedy="set a short tmpdir"
+            )
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            facts = path.parent.lstat()
+        except OSError as error:
+            raise TransportError("transport_failed", f"no folder for the socket: {error}") from error
+        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+            raise TransportError("transport_failed", f"{path.parent} is not a folder of ours alone")
+
+    def _find_running(self) -> bool:
+        if not self.socket_path.exists():
+            return False
+        result = self._subprocess("show-options", "-sqv", OWNER_OPTION)
+        if result.returncode != 0:
+            return False  # "no server running": tmux replaces the stale socket by itself
+        if result.stdout.decode("utf-8", "replace").strip() != self.socket_name:
+            raise TransportError("transport_failed", f"another tmux server has the socket {self.socket_path}")
+        return True
+
+    def _set_options(self) -> None:
+        import libtmux  # noqa: PLC0415 - 70 ms
+
+        words: list[str] = []
+        terminal = "tmux-256color" if _has_terminfo("tmux-256color") else "screen-256color"
+        for flag, options in (
+            ("-sq", {**_SERVER_OPTIONS, "default-terminal": terminal}),
+            ("-gq", _SESSION_OPTIONS),
+            ("-gwq", _WINDOW_OPTIONS),
+        ):
+            for option, value in options.items():
+                words += ["set-option", flag, option, value, ";"]
+        server = libtmux.Server(socket_path=str(self.socket_path), config_file="/dev/null")
+        result = server.cmd(words[0], *words[1:-1])
+        if result.stderr:
+            raise TransportError("transport_failed", f"tmux options: {' '.join(result.stderr)}")
+
+    def _attach(self) -> None:
+        control = ControlClient(self._argv, f"={HUB}", env=self._env, on_gone=self._control_gone)
+        reply = control.call(b"display-message -p '#{pid}'", CALL_TIMEOUT_S)
+        pid = int(reply.lines[0]) if reply.ok and reply.lines and reply.lines[0].isdigit() else 0
+        start = pid_start(pid) if pid else None
+        if start is None:
+            control.close()
+            raise TransportError("transport_failed", "the tmux server did not tell its pid")
+        with self._lock:
+            self._control = control
+            self._server = ProcessId(pid, start)
+
+    def _control_gone(self) -> None:
+        """The control client ended: is it the server, or did somebody detach the client?"""
+        server = self._server
+        if self._stopping or server is None:
+            return
+        if not server.wait(DEATH_CHECK_S) and self._reattached < REATTACH_MAX:
+            self._reattached += 1
+            try:
+                self._ensure_hub()
+                self._attach()
+            except LastwordError:
+                pass
+            else:
+                return
+        if not server.is_alive() and self.on_gone is not None:
+            guarded(self.on_gone)
+
+    def liveness(self, timeout_s: float = LIVENESS_TIMEOUT_S) -> Liveness:
+        """Whether the server lives. Blocks for ``timeout_s`` at most; not from a callback.
+
+        Gone only where its own process has ended; an error or a silence is Unknown, which proves nothing.
+        """
+        server, control = self._server, self._control
+        if server is None or control is None:
+            return Unknown("not started")
+        if not server.is_alive():
+            return Gone()
+        try:
+            reply = control.call(b"display-message -p alive", timeout_s)
+        except TransportError as error:
+            return Unknown(error.reason) if server.is_alive() else Gone()
+        return Alive() if reply.ok else Unknown(reply.text)
+
+    def stop(self, grace_s: float = 2.0) -> StopReport:
+        """End every CLI, the server and all that they left; blocks for the grace and a few seconds at most.
+
+        Each pane's family first (gently, then hard), then ``kill-server``, then the server by pid, then its socket.
+        Idempotent. Without it the server and its CLIs live on (:meth:`detach`).
+        """
+        self._stopping = True
+        server, control = self._server, self._control
+        if server is None or control is None:
+            self._exits.close()
+            return StopReport(server="already_gone")
+        lived = server.is_alive()
+        leaders = {pane.pid: pane.process for pane in self._panes.values()}
+        for row in self._rows(control):
+            start = child_start(row.pid, server.pid)
+            if row.name != HUB and start:
+                leaders.setdefault(row.pid, ProcessId(row.pid, start))
+        marks = self._marks(server)
+        ended = end_families(list(leaders.values()), marks, grace_s)
+        killed, verdict = set(ended.killed), self._end_server(server, control, lived=lived)
+        control.close()
+        left = family(list(leaders.values()), marks)
+        for one in left:
+            one.send(signal.SIGKILL)
+        survivors = tuple(one.pid for one in left if not one.wait(KILL_SERVER_TIMEOUT_S))
+        killed.update(one.pid for one in left)
+        if verdict != "survives":
+            self.socket_path.unlink(missing_ok=True)
+        self._exits.close()
+        self._panes.clear()
+        return StopReport(server=verdict, killed=tuple(sorted(killed.difference(survivors))), survivors=survivors)
+
+    def _end_server(
+        self, server: ProcessId, control: ControlClient, *, lived: bool
+    ) -> Literal["ended", "killed", "already_gone", "survives"]:
+        if not lived:
+            return "already_gone"
+        control.submit(b"kill-server", _ignore)
+        if server.wait(KILL_SERVER_TIMEOUT_S):
+            return "ended"
+        server.send(signal.SIGKILL)
+        return "killed" if server.wait(KILL_SERVER_TIMEOUT_S) else "survives"
+
+    def detach(self) -> None:
+        """Let go: the server and its CLIs live on, to be found again by :meth:`start` of the next runtime."""
+        self._stopping = True
+        if self._control is not None:
+            self._control.close()
+        self._exits.close()
+
+    # --- panes ----------------------------------------------------------------------------------------------------
+
+    def open_pane(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        width: int = 200,
+        height: int = 50,
+        on_opened: Callable[[PaneHandle | TransportError], None],
+    ) -> None:
+        """Start a program in a new pane; tmux executes ``argv`` itself, so the pane's pid is the program's.
+
+        ``name`` is of its session and unique on the server (letters, digits, ``_``, ``-``); ``env`` is added to the
+        base environment. ``on_opened`` is told the pane, or why there is none: kind ``cwd_unusable`` (tmux would
+        silently take another folder), ``launch_failed`` (no such program on the pane's PATH), ``transport_failed``.
+        A program that ends at once still gives a pane: its screen and exit status tell why.
+        """
+        try:
+            command = self._new_session(name, argv, cwd=cwd, env=env, size=(width, height))
+        except LastwordError as error:
+            refusal = error if isinstance(error, TransportError) else TransportError(error.kind, error.reason)
+            guarded(on_opened, refusal)
+            return
+
+        def opened(reply: Reply) -> None:
+            words = reply.lines[0].split() if reply.ok and reply.lines else []
+            if len(words) != 2 or not words[1].isdigit():
+                on_opened(reply_error(reply, "open a pane", name))
+                return
+            pane_id = words[0].decode()
+            # A person who attaches with another terminal size must not reflow what we read.
+            self.submit_all(Command(f"resize-window -t {pane_id} -x {width} -y {height}".encode(), _ignore))
+            pid = int(words[1])
+            server = self._server
+            on_opened(self.adopt(pane_id, pid, child_start(pid, server.pid) if server is not None else 0, name))
+
+        self.submit_all(Command(command, opened))
+
+    def _new_session(
+        self, name: str, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], size: tuple[int, int]
+    ) -> bytes:
+        if not _NAME.fullmatch(name) or name == HUB:
+            raise TransportError("usage", f"not a pane name: {name!r}")
+        if not argv or not argv[0] or any(not key or "=" in key for key in env):
+            raise TransportError("usage", "a program needs a name, and so does a variable")
+        if not (Path(cwd).is_absolute() and Path(cwd).is_dir() and os.access(cwd, os.X_OK)):
+            raise TransportError("cwd_unusable", f"not a folder to work in: {cwd}", endpoint=name)
+        path = {**self._env, **env}.get("PATH", os.defpath)
+        program = argv[0] if os.path.isabs(argv[0]) or "/" not in argv[0] else os.path.join(cwd, argv[0])  # noqa: PTH117, PTH118
+        if shutil.which(program, path=path) is None:
+            raise TransportError("launch_failed", f"there is no program {argv[0]!r}", endpoint=name)
+        # With one word tmux hands it to a shell; only with more it executes them.
+        words = argv if len(argv) > 1 else ("/bin/sh", "-c", 'exec "$0"', argv[0])
+        parts = [b"new-session -d -P -F '#{pane_id} #{pane_pid}' -n cli -s", name.encode()]
+        parts += [b"-x %d -y %d -c" % size, quote(cwd.replace("#", "##"))]  # -c expands formats
+        for key, value in env.items():
+            parts += [b"-e", quote(f"{key}={value}")]
+        return b" ".join([*parts, b"--", *map(quote, words)])
+
+    def adopt(self, pane_id: str, pid: int, pid_start: int, name: str) -> PaneHandle:
+        """A handle on a pane known from before; nothing is checked (``handle.process.is_alive()``)."""
+        pane = PaneHandle(self, pane_id=pane_id, pid=pid, pid_start=pid_start, name=name)
+        with self._lock:
+            self._panes[pane_id] = pane
+        return pane
+
+    def panes(self, on_reply: Callable[[list[PaneRow] | TransportError], None]) -> None:
+        """All panes but the hub's."""
+
+        def listed(reply: Reply) -> None:
+            if reply.ok:
+                on_reply([row for row in _rows(reply) if row.name != HUB])
+            else:
+                on_reply(reply_error(reply, "list panes"))
+
+        self.submit_all(Command(_LIST, listed))
+
+    # --- the Transport port -----------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        width: int,
+        height: int,
+        on_opened: Callable[[Endpoint | LastwordError], None],
+    ) -> None:
+        """As :meth:`open_pane`."""
+        self.open_pane(name, argv, cwd=cwd, env=env, width=width, height=height, on_opened=on_opened)
+
+    def watch_exit(self, endpoint: Endpoint, on_exit: Callable[[int | None], None]) -> None:
+        """Call once when the CLI has ended: its exit status (minus a signal's number), None where nobody knows.
+
+        From a pidfd, so it also comes when the server is gone; not after :meth:`stop` or :meth:`detach`.
+        """
+        pane_id, asks = endpoint.pane_id, [0]
+        line = f"display-message -p -t {pane_id} '#{{pane_pid}},#{{pane_dead_status}},#{{pane_dead_signal}}'".encode()
+
+        def told(reply: Reply) -> None:
+            words = reply.text.split(",") if reply.ok else []
+            status = exit_status(words[1], words[2]) if len(words) == 3 and words[0] == str(endpoint.pid) else None
+            asks[0] += 1
+            if status is None and len(words) == 3 and words[0] and asks[0] < STATUS_ASKS_MAX:
+                self.submit_all(Command(line, told))
+            else:
+                on_exit(status)
+
+        self._exits.watch(endpoint.pid, lambda _: self.submit_all(Command(line, told)), start=endpoint.pid_start)
+
+    def attach_command(self, endpoint: Endpoint | None = None) -> tuple[str, ...]:
+        """What a person types to watch all, or that one pane."""
+        target = ("-t", endpoint.name if isinstance(endpoint, PaneHandle) else endpoint.pane_id) if endpoint else ()
+        return ("tmux", "-S", str(self.socket_path), "attach-session", *target)
+
+    # --- for the panes ----------------------------------------------------------------------------------------------
+
+    def submit_all(self, *commands: Command) -> None:
+        """Send command lines back to back; answered with a failure where there is no server."""
+        control = self._control
+        if control is None:
+            for command in commands:
+                guarded(command.on_reply, Reply(ok=False, lines=(SERVER_GONE,)))
+        else:
+            control.submit_all(commands)
+
+    def marks(self, pane_id: str) -> tuple[bytes, ...]:
+        """What the environment of every process of a pane carries."""
+        return (*self._marks(self._server), b"TMUX_PANE=%b\0" % pane_id.encode()) if self._server is not None else ()
+
+    def forget(self, pane: PaneHandle) -> None:
+        """It is closed."""
+        with self._lock:
+            if self._panes.get(pane.pane_id) is pane:
+                del self._panes[pane.pane_id]
+
+    def _marks(self, server: ProcessId) -> tuple[bytes, ...]:
+        return (b"TMUX=%b,%d," % (os.fsencode(self.socket_path), server.pid),)
+
+    # --- blocking, bounded ------------------------------------------------------------------------------------------
+
+    def _rows(self, control: ControlClient) -> list[PaneRow]:
+        try:
+            reply = control.call(_LIST, LIVENESS_TIMEOUT_S)
+        except TransportError:
+            return []
+        return _rows(reply)
+
+    def _drop_buffers(self) -> None:
+        """A host that died between two commands may have left a prompt in a buffer."""
+        try:
+            reply = self.control.call(b"list-buffers -F '#{buffer_name}'", CALL_TIMEOUT_S)
+        except TransportError:
+            return
+        for line in reply.lines if reply.ok else ():
+            self.submit_all(Command(b"delete-buffer -b " + quote(line), _ignore))
+
+    def _subprocess(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        try:
+            return subprocess.run(
+                [*self._argv, *words], capture_output=True, timeout=CALL_TIMEOUT_S, check=False, env=self._env
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TransportTimeoutError(f"tmux {words[0]}", CALL_TIMEOUT_S) from error
+        except OSError as error:
+            raise TransportError("transport_failed", f"tmux did not start: {error.strerror}") from error
+
+    def _ensure_hub(self) -> None:
+        if self._subprocess("has-session", "-t", f"={HUB}").returncode != 0:
+            self._run("new-session", "-d", "-s", HUB, "--", "sleep", str(HOLD_S))
+
+    def _run(self, *words: str) -> None:
+        result = self._subprocess(*words)
+        if result.returncode != 0:
+            text = result.stderr.decode("utf-8", "replace").strip()
+            raise TransportError("transport_failed", f"tmux did not start its server: {text}")
+
+
+_LIST = b"list-panes -a -F '#{pane_id} #{pane_pid} #{pane_dead} #{session_name}'"
+T = TypeVar("T")
+
+
+def _rows(reply: Reply) -> list[PaneRow]:
+    rows: list[PaneRow] = []
+    for line in reply.lines if reply.ok else ():
+        words = line.decode("utf-8", "replace").split(" ", 3)
+        if len(words) == 4 and words[1].isdigit():
+            rows.append(PaneRow(words[0], int(words[1]), words[3], words[2] == "1"))
+    return rows
+
+
+def _has_terminfo(name: str) -> bool:
+    folders = ("/usr/share/terminfo", "/lib/terminfo", "/etc/terminfo", "/usr/lib/terminfo", "/usr/share/misc/terminfo")
+    return any(Path(folder, sub, name).exists() for folder in folders for sub in (name[0], f"{ord(name[0]):x}"))
+
+
+def _bounded(call: Callable[[], T], timeout_s: float, what: str) -> T:
+    """Call on a thread that is given up after ``timeout_s``: libtmux waits for ever."""
+    results: list[T | BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # handed to the caller
+            results.append(error)
+
+    thread = threading.Thread(target=run, name="lastword-libtmux", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if not results:
+        raise TransportTimeoutError(what, timeout_s)
+    result = results[0]
+    if isinstance(result, LastwordError):
+        raise result
+    if isinstance(result, BaseException):
+        raise TransportError("transport_failed", f"{what}: {type(result).__name__}") from result
+    return result
+
+
+def _ignore(_: Reply) -> None:
+    pass
+
+
+__all__ = [
+    "Alive",
+    "Gone",
+    "Liveness",
+    "PaneHandle",
+    "PaneRow",
+    "Pressed",
+    "Refused",
+    "Screen",
+    "StopReport",
+    "TmuxInfo",
+    "TmuxServer",
+    "Unknown",
+    "find_tmux",
+]
