@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import msgspec
 
@@ -21,7 +21,6 @@ from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_sess
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Batch, Recorded, SessionRow
 from lastword.actors.core.snapshot import Handle, Snapshot
-from lastword.actors.core.world import Files, Transport, Wakes
 from lastword.actors.journal import Commit, CommitFailed, Committed, JournalActor
 from lastword.actors.session import SessionActor, SessionDeps, Start
 from lastword.actors.system.clock import Clock
@@ -29,28 +28,17 @@ from lastword.actors.system.ref import Ref
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
+from lastword.runtime._edge import Edge, open_tmux_edge
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
 from lastword.runtime._session import AsyncSession, Session
 from lastword.transports.providers import PROVIDERS
-
-if TYPE_CHECKING:
-    from lastword.transports.tmux_transport import TmuxTransport
 
 COMMIT_S = 30.0
 STOP_S = 10.0
 SESSION_MAILBOX_MAX = 10_000
 
 Durability = Literal["power", "process"]
-
-
-class Edge(msgspec.Struct, frozen=True, kw_only=True):
-    """The world as one value: how panes, files and wake-ups are reached. Tests and other transports give their own."""
-
-    transport: Transport
-    files: Files
-    wakes: Wakes
-    close: Callable[[float], None]
 
 
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +97,6 @@ class Runtime:
         self._hub = Hub(journal)
         self._writer = self._system.spawn(JournalActor, journal, self._hub.publish, name="journal", dispatcher="pinned")
         self._edge = edge
-        self._tmux: TmuxTransport | None = None
         self._lock = threading.Lock()
         self._sessions: dict[SessionId, Session] = {}
         self._closed = False
@@ -337,10 +324,7 @@ class Runtime:
     def _open_edge(self) -> Edge:
         with self._lock:
             if self._edge is None:
-                from lastword.transports.tmux_transport import open_tmux_edge  # noqa: PLC0415 - libtmux loads late
-
-                transport, files, wakes, close = open_tmux_edge(self._env)
-                self._edge = Edge(transport=transport, files=files, wakes=wakes, close=close)
+                self._edge = open_tmux_edge(self._state, self._env)
             return self._edge
 
     def _commit(self, batch: Batch) -> Recorded:
