@@ -123,6 +123,13 @@ class TurnClosed(msgspec.Struct, frozen=True, kw_only=True, tag="turn_closed"):
     background_pending: int = 0
 
 
+class TurnInherited(msgspec.Struct, frozen=True, kw_only=True, tag="turn_inherited"):
+    """That native turn is copied history of another conversation (a fork): it is none of this one's."""
+
+    native_turn: str
+    evidence: Evidence
+
+
 class CompactionRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="compaction_recorded"):
     """The CLI compacted its conversation. Belongs to the turn around it, or to no turn."""
 
@@ -178,6 +185,7 @@ Fact: TypeAlias = (
     | ProviderRetrying
     | TurnContinued
     | TurnClosed
+    | TurnInherited
     | CompactionRecorded
     | CliVersionSeen
     | CliStatusSeen

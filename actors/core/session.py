@@ -40,6 +40,7 @@ from lastword.actors.core.facts import (
     ToolStarted,
     TurnClosed,
     TurnContinued,
+    TurnInherited,
     UnknownRecord,
 )
 from lastword.actors.core.ids import MessageId, TurnId
@@ -283,6 +284,10 @@ class SessionCore:
                 return self._to_native(fact.native_turn, fact)
             case TurnClosed():
                 return self._closed(fact)
+            case TurnInherited():
+                return self._superseded(
+                    [turn_id for turn_id, native in self.open.items() if native == fact.native_turn]
+                )
             case CompactionRecorded():
                 return []
             case CliVersionSeen():
@@ -295,9 +300,11 @@ class SessionCore:
             case RecordExhausted():
                 return self._exhausted(fact)
             case turns.Superseded():
-                bound = [turn_id for turn_id, native in self.open.items() if native]
-                self._settling.update(bound)
-                return [ToTurn(turn_id=turn_id, event=fact) for turn_id in bound]
+                return self._superseded([turn_id for turn_id, native in self.open.items() if native])
+
+    def _superseded(self, bound: list[TurnId]) -> list[SessionEffect]:
+        self._settling.update(bound)
+        return [ToTurn(turn_id=turn_id, event=turns.Superseded()) for turn_id in bound]
 
     def _prompt(self, fact: PromptRecorded) -> list[SessionEffect]:
         if fact.native_turn in self._closed_natives or fact.native_turn in self.open.values():

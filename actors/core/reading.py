@@ -1,0 +1,92 @@
+"""Facts to a plain list of turns: what ``lastword read`` prints. The convention is that of the provider cases.
+
+It shows what the files alone prove: a turn without a terminal record is ``unsettled`` here, since only a live host can
+know that its process is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from lastword.actors.core.facts import (
+    Fact,
+    InputJoined,
+    PromptRecorded,
+    ToolFinished,
+    ToolStarted,
+    ToolStatus,
+    TurnClosed,
+    TurnInherited,
+)
+from lastword.actors.core.outcome import Status
+
+ReadStatus: TypeAlias = Status | Literal["unsettled"]
+
+
+class ReadTool(msgspec.Struct, kw_only=True):
+    """One tool call of the turn's own model."""
+
+    name: str
+    status: ToolStatus = "no_result"
+
+
+class ReadTurn(msgspec.Struct, kw_only=True):
+    """One turn as the record tells it."""
+
+    native: str
+    input: str | None
+    status: ReadStatus = "unsettled"
+    final_text: str | None = None
+    tools: dict[str, ReadTool] = {}
+    joined: list[str] = []
+    origin: str = ""
+    error: str = ""
+    error_kind: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The turn in the form of the cases; optional keys only where they say something."""
+        shown: dict[str, Any] = {
+            "input": self.input,
+            "status": self.status,
+            "final_text": self.final_text,
+            "tool_calls": [{"name": tool.name, "status": tool.status} for tool in self.tools.values()],
+        }
+        if self.joined:
+            shown["joined"] = self.joined
+        if self.origin:
+            shown["origin"] = self.origin
+        if self.status == "failed":
+            shown["error"] = self.error
+        return shown
+
+
+def read_turns(facts: Iterable[Fact]) -> list[ReadTurn]:
+    """Turns in order of start; each native turn once, whatever is told twice."""
+    turns: dict[str, ReadTurn] = {}
+    for fact in facts:
+        match fact:
+            case PromptRecorded():
+                if fact.native_turn not in turns:
+                    text = None if fact.origin and not fact.text else fact.text.strip()
+                    turns[fact.native_turn] = ReadTurn(native=fact.native_turn, input=text, origin=fact.origin)
+            case InputJoined(native_turn=native) if native in turns:
+                turns[native].joined.append(fact.text.strip())
+            case ToolStarted(native_turn=native) if native in turns:
+                turns[native].tools.setdefault(fact.call_id, ReadTool(name=fact.name))
+            case ToolFinished(native_turn=native) if native in turns and fact.call_id in turns[native].tools:
+                turns[native].tools[fact.call_id].status = fact.status
+            case TurnInherited(native_turn=native):
+                turns.pop(native, None)
+            case TurnClosed(native_turn=native) if native in turns and turns[native].status == "unsettled":
+                turn = turns[native]
+                turn.status = fact.status
+                turn.final_text = fact.answer if fact.status == "completed" else None
+                if fact.error is not None:
+                    turn.error = fact.error.native_kind or fact.error.message
+                    turn.error_kind = fact.error.kind
+            case _:
+                pass
+    return list(turns.values())

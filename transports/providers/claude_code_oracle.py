@@ -1,0 +1,586 @@
+"""The oracle of Claude Code's transcript: bytes to facts. Pure; what a fact means for a turn is decided elsewhere.
+
+Theory of operation. The main thread of a conversation is sequential, so at most one native turn is open. A prompt line
+opens it; ``system/turn_duration`` in the chain of its records closes it, as do an API error line and an interrupt line.
+An assistant message is recorded a line per block; its text is joined by ``message.id``. Sub-agents' lines
+(``isSidechain``) and copied history of a fork say nothing. ``-p`` files have no ``turn_duration``: there the next prompt,
+or the proved end of the file, closes a turn whose last message ended by itself.
+
+Source: Claude Code 2.1.332, tests/fixtures/claude_code/2.1.332 (cases and their expected reading).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from lastword.actors.core.adapter import SourceSpec
+from lastword.actors.core.facts import (
+    AssistantSaid,
+    CliStatusSeen,
+    CliVersionSeen,
+    CompactionRecorded,
+    Fact,
+    InputDropped,
+    InputJoined,
+    InputQueued,
+    PromptRecorded,
+    ProviderRetrying,
+    Taken,
+    ToolFinished,
+    ToolStarted,
+    TurnClosed,
+    TurnContinued,
+    TurnInherited,
+    UnknownRecord,
+)
+from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
+from lastword.actors.core.transcript import LineFramer
+from lastword.transports.providers.claude_code_records import (
+    METADATA_TYPES,
+    Block,
+    Line,
+    Message,
+    Position,
+    RegistryFile,
+    text_of,
+    when,
+)
+from lastword.transports.providers.claude_code_text import unwrap
+
+ENDS_BY_ITSELF = frozenset({"end_turn", "stop_sequence", "pause_turn", "max_tokens", "refusal"})
+"""stop_reasons of a message behind which a turn may be over; any other, known or new, goes on."""
+TOOL_RESULT_CHARS_MAX = 64 * 1024
+CUT_MARK = "\n…[cut by lastword]"
+UUIDS_MAX = 8192
+"""Record ids of the open turn that are kept to tell its terminal record from a late one."""
+INTERRUPTED = "[Request interrupted by user"
+LOCAL_TAGS = ("<command-name>", "<command-message>", "<local-command-", "<bash-stdout>", "<bash-stderr>")
+BASH_INPUT = "<bash-input>"
+TASK_NOTIFICATION = "<task-notification>"
+SYNTHETIC = "<synthetic>"
+
+_LINE = msgspec.json.Decoder(Line)
+_REGISTRY = msgspec.json.Decoder(RegistryFile)
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
+
+
+class _Said:
+    """The assistant message that is being recorded, block by block."""
+
+    __slots__ = ("blocks", "carry", "evidence", "id", "stop_reason", "told")
+
+    def __init__(self, message_id: str, carry: str) -> None:
+        self.id = message_id
+        self.blocks: dict[int, str] = {}
+        self.carry = carry
+        self.stop_reason: str | None = None
+        self.evidence: Evidence | None = None
+        self.told = ""
+
+    @property
+    def text(self) -> str:
+        return self.carry + "".join(self.blocks[index] for index in sorted(self.blocks))
+
+
+class _Turn:
+    """The open native turn."""
+
+    __slots__ = (
+        "inherited",
+        "native",
+        "output",
+        "parent",
+        "position",
+        "said",
+        "said_evidence",
+        "tools",
+        "uuid_order",
+        "uuids",
+    )
+
+    def __init__(self, native: str, parent: str | None, position: Position | None) -> None:
+        self.native = native
+        self.parent = parent
+        self.position = position
+        self.output = False
+        self.inherited = False
+        self.said: _Said | None = None
+        self.said_evidence: Evidence | None = None
+        self.tools: set[str] = set()
+        self.uuids: set[str] = set()
+        self.uuid_order: deque[str] = deque()
+
+    def own(self, uuid: str) -> None:
+        if uuid in self.uuids:
+            return
+        self.uuids.add(uuid)
+        self.uuid_order.append(uuid)
+        if len(self.uuid_order) > UUIDS_MAX:
+            self.uuids.discard(self.uuid_order.popleft())
+
+
+class ClaudeOracle:
+    """Reads one transcript. Raises nothing for any input.
+
+    Args:
+        native_session: the conversation; "" takes that of the first line.
+        offset: where reading starts; a place where an oracle was quiescent.
+    """
+
+    def __init__(self, source: SourceSpec, native_session: str, offset: int = 0) -> None:
+        self._source = source.path
+        self._native_session = native_session
+        self._framer = LineFramer(offset)
+        self._turn: _Turn | None = None
+        self._closed: deque[set[str]] = deque(maxlen=4)
+        self._enqueued: list[str] = []
+        self._bash: tuple[Line, Evidence, str] | None = None
+        self._version = ""
+        self._facts: list[Fact] = []
+        self._handlers: dict[str, Callable[[Line, Evidence], None]] = {
+            "user": self._user,
+            "assistant": self._assistant,
+            "system": self._system,
+            "attachment": self._attachment,
+            "queue-operation": self._queue_operation,
+        }
+
+    @property
+    def quiescent(self) -> bool:
+        """No turn is open, nothing is queued, no half line is held."""
+        return self._turn is None and not self._enqueued and self._bash is None and not self._framer.tail_bytes
+
+    def feed(self, source: str, chunk: bytes) -> list[Fact]:
+        """Turn the next transcript bytes into facts, in file order; each ``offset`` is that of its line.
+
+        Args:
+            source: name of the file, for the evidence.
+            chunk: bytes following the previous chunk, any length; may cut a line or a UTF-8 sequence.
+        """
+        for framed in self._framer.feed(chunk):
+            if framed.oversized:
+                self._unknown("oversized_line", Evidence(source=source, offset=framed.offset))
+                continue
+            if not framed.data.strip():
+                continue
+            try:
+                line = _LINE.decode(framed.data)
+                evidence = Evidence(
+                    source=source,
+                    offset=framed.offset,
+                    native_id=line.uuid or "",
+                    native_at=when(line.timestamp),
+                )
+                self._line(line, evidence)
+            except _UNREADABLE:
+                self._unknown("unreadable", Evidence(source=source, offset=framed.offset))
+        facts, self._facts = self._facts, []
+        return facts
+
+    def feed_snapshot(self, source: str, data: bytes) -> list[Fact]:  # noqa: ARG002 - one registry a process
+        """The CLI's registry of its process. An unreadable one (half written) says nothing."""
+        try:
+            registry = _REGISTRY.decode(data)
+        except _UNREADABLE:
+            return []
+        return [
+            CliStatusSeen(
+                status=registry.status,
+                waiting_for=registry.waiting_for or "",
+                updated_at=(registry.status_updated_at or 0.0) / 1000,
+                native_session=registry.session_id,
+            )
+        ]
+
+    def eof(self, source: str) -> list[Fact]:  # noqa: ARG002
+        """The writer is gone and all was fed. A ``-p`` turn whose last message ended by itself is over then."""
+        turn = self._turn
+        if turn is not None and turn.said is not None and self._sdk and self._final(turn.said):
+            evidence = turn.said.evidence
+            assert evidence is not None
+            self._complete(turn, evidence, 0)
+        facts, self._facts = self._facts, []
+        return facts
+
+    # --- lines ------------------------------------------------------------------------------------------------------
+
+    _sdk = False
+
+    def _line(self, line: Line, evidence: Evidence) -> None:
+        if line.is_sidechain:
+            return
+        if line.session_id is not None:
+            if not self._native_session:
+                self._native_session = line.session_id
+            elif line.session_id != self._native_session:
+                self._unknown("foreign_session", evidence)
+                return
+        if line.forked_from is not None:
+            return
+        if line.version and line.version != self._version:
+            self._version = line.version
+            self._facts.append(CliVersionSeen(version=line.version))
+        handler = self._handlers.get(line.type)
+        if handler is not None:
+            if line.entrypoint:
+                self._sdk = line.entrypoint.startswith("sdk")
+            handler(line, evidence)
+        elif line.type not in METADATA_TYPES:
+            self._unknown(f"type:{line.type[:40]}", evidence)
+
+    def _unknown(self, what: str, evidence: Evidence) -> None:
+        self._facts.append(UnknownRecord(what=what, evidence=evidence))
+
+    def _own(self, line: Line) -> None:
+        """Note that this record stands in the chain of the open turn."""
+        turn = self._turn
+        if turn is None or line.uuid is None:
+            return
+        if any(line.parent_uuid in uuids for uuids in self._closed if line.parent_uuid is not None):
+            return  # hangs on an earlier turn
+        turn.own(line.uuid)
+
+    # --- user lines ---------------------------------------------------------------------------------------------------
+
+    def _user(self, line: Line, evidence: Evidence) -> None:
+        message = line.message
+        content = message.content if message is not None else None
+        if line.is_compact_summary:
+            self._own(line)
+            self._facts.append(CompactionRecorded(evidence=evidence))
+            return
+        if isinstance(content, list) and any(block.type == "tool_result" for block in content):
+            self._flush_said()
+            self._own(line)
+            self._tool_results(line, content, evidence)
+            return
+        text = text_of(content)
+        human = (line.origin is not None and line.origin.kind == "human") or line.prompt_source in {
+            "typed",
+            "queued",
+            "sdk",
+        }
+        if not human and text.startswith(INTERRUPTED):
+            self._interrupted(line, evidence)
+        elif line.is_meta:
+            self._meta(line, text, evidence)
+        elif human:
+            self._prompt(line, unwrap(text), evidence)
+        elif line.origin is not None:
+            self._prompt(line, "", evidence, origin=line.origin.kind.replace("-", "_"))
+        elif text.startswith(BASH_INPUT):
+            inner = text.removeprefix(BASH_INPUT).rsplit("</bash-input>", 1)[0]
+            self._bash = (line, evidence, f"!{inner}")
+        elif self._bash is not None and line.prompt_id == self._bash[0].prompt_id:
+            if line.turn_origin:
+                self._open_shell_turn(line)
+        elif text.startswith(LOCAL_TAGS) or line.row_source is not None:
+            self._own(line)
+        elif text.startswith(TASK_NOTIFICATION):
+            self._prompt(line, "", evidence, origin="task_notification")
+        elif content is not None:
+            self._prompt(line, unwrap(text), evidence)  # a version that says no source
+        else:
+            self._unknown("user_without_content", evidence)
+
+    def _open_shell_turn(self, line: Line) -> None:
+        assert self._bash is not None
+        opened, evidence, text = self._bash
+        self._bash = None
+        self._prompt(opened, text, evidence, taken="shell", position=line.turn_position)
+        self._own(line)
+
+    def _prompt(
+        self,
+        line: Line,
+        text: str,
+        evidence: Evidence,
+        *,
+        origin: str = "",
+        taken: Taken | None = None,
+        position: Position | None = None,
+    ) -> None:
+        native = line.prompt_id or line.uuid or f"@{evidence.offset}"
+        before = self._turn
+        position = position or line.turn_position
+        if before is not None:
+            if before.native == native:
+                self._own(line)
+                return
+            self._overtaken(before, line, position, evidence)
+        if taken is None:
+            taken = "queued" if line.prompt_source == "queued" else "sdk" if line.prompt_source == "sdk" else "typed"
+            if origin:
+                taken = "self"
+        self._turn = _Turn(native, line.parent_uuid, position)
+        self._own(line)
+        if line.uuid is not None:
+            self._turn.own(line.uuid)
+        self._facts.append(PromptRecorded(native_turn=native, text=text, evidence=evidence, taken=taken, origin=origin))
+
+    def _overtaken(self, turn: _Turn, line: Line, position: Position | None, evidence: Evidence) -> None:
+        """A prompt began while a turn was open: what became of that one is known now."""
+        self._flush_said()
+        if turn.inherited:
+            self._turn = None
+        elif not turn.output and turn.parent == line.parent_uuid and turn.position == position and position is not None:
+            # taken back with Escape before any output: the CLI gave its place to this prompt
+            self._close(turn, TurnClosed(native_turn=turn.native, status="cancelled", evidence=evidence))
+        elif turn.said is not None and self._final(turn.said) and not turn.tools:
+            self._complete(turn, turn.said.evidence or evidence, 0)  # a version or mode without turn_duration
+        else:
+            error = TurnError(kind="superseded", message="a later turn began without this one's end")
+            closed = TurnClosed(native_turn=turn.native, status="lost", evidence=evidence, error=error)
+            self._close(turn, closed)
+
+    def _meta(self, line: Line, text: str, evidence: Evidence) -> None:
+        self._flush_said()
+        self._own(line)
+        if self._turn is not None and text.startswith("Stop hook feedback"):
+            self._facts.append(TurnContinued(native_turn=self._turn.native, reason="stop_hook", evidence=evidence))
+
+    def _interrupted(self, line: Line, evidence: Evidence) -> None:
+        turn = self._turn
+        if turn is None or self._hangs_on_closed(line):
+            self._unknown("late_terminal", evidence)
+            return
+        self._flush_said()
+        self._close(turn, TurnClosed(native_turn=turn.native, status="cancelled", evidence=evidence))
+
+    def _tool_results(self, line: Line, blocks: list[Block], evidence: Evidence) -> None:
+        turn = self._turn
+        for block in blocks:
+            if block.type != "tool_result":
+                continue
+            if turn is None or block.tool_use_id not in turn.tools:
+                self._unknown("tool_result_without_call", evidence)
+                continue
+            if line.tool_denial_kind == "interrupted":
+                continue  # written at a resume for a tool whose CLI had died: no result of the tool's own
+            turn.tools.discard(block.tool_use_id)
+            result = text_of(block.content)
+            if len(result) > TOOL_RESULT_CHARS_MAX:
+                result = result[:TOOL_RESULT_CHARS_MAX] + CUT_MARK
+            self._facts.append(
+                ToolFinished(
+                    native_turn=turn.native,
+                    call_id=block.tool_use_id,
+                    status="error" if block.is_error else "ok",
+                    result=result,
+                    evidence=evidence,
+                )
+            )
+
+    # --- assistant lines ----------------------------------------------------------------------------------------------
+
+    def _assistant(self, line: Line, evidence: Evidence) -> None:
+        message = line.message
+        if message is None:
+            self._unknown("assistant_without_message", evidence)
+            return
+        if self._bash is not None and self._turn is None:
+            self._open_shell_turn(line)
+        turn = self._turn
+        if line.request_session_id and self._native_session and line.request_session_id != self._native_session:
+            if turn is not None and not turn.inherited:
+                turn.inherited = True
+                self._facts.append(TurnInherited(native_turn=turn.native, evidence=evidence))
+            return
+        if message.model == SYNTHETIC and not line.is_api_error_message:
+            return  # "No response requested." at a resume: neither answer nor end
+        if turn is None or self._hangs_on_closed(line):
+            self._unknown("assistant_without_turn", evidence)
+            return
+        self._own(line)
+        if line.is_api_error_message:
+            self._flush_said()
+            self._failed(turn, line, message, evidence)
+            return
+        turn.output = True
+        said = turn.said
+        if said is None or said.id != message.id:
+            self._flush_said()
+            carry = said.text if said is not None and said.stop_reason == "max_tokens" else ""
+            said = turn.said = _Said(message.id, carry)
+        said.stop_reason = message.stop_reason if not line.is_aborted_mid_stream else None
+        said.evidence = evidence
+        blocks = message.content if isinstance(message.content, list) else []
+        if isinstance(message.content, str):
+            blocks = [Block(type="text", text=message.content)]
+        for number, block in enumerate(blocks):
+            self._block(turn, said, block, (line.api_block_index or 0) + number, evidence)
+
+    def _block(self, turn: _Turn, said: _Said, block: Block, index: int, evidence: Evidence) -> None:
+        match block.type:
+            case "text":
+                said.blocks[index] = block.text
+            case "tool_use" | "server_tool_use" | "mcp_tool_use":
+                self._flush_said()
+                if block.id and block.id not in turn.tools:
+                    turn.tools.add(block.id)
+                    self._facts.append(
+                        ToolStarted(
+                            native_turn=turn.native,
+                            call_id=block.id,
+                            name=block.name,
+                            arguments=bytes(block.input).decode("utf-8", "replace"),
+                            evidence=evidence,
+                        )
+                    )
+            case _:
+                pass  # thinking and what else a model may put into a message: no text of the answer
+
+    def _flush_said(self) -> None:
+        """Tell the text of the message so far, once it is complete as far as can be known."""
+        turn = self._turn
+        if turn is None or turn.said is None or turn.inherited:
+            return
+        said = turn.said
+        if said.text and said.text != said.told and said.evidence is not None:
+            said.told = said.text
+            self._facts.append(
+                AssistantSaid(native_turn=turn.native, native_message=said.id, text=said.text, evidence=said.evidence)
+            )
+
+    def _failed(self, turn: _Turn, line: Line, message: Message, evidence: Evidence) -> None:
+        word = line.error if isinstance(line.error, str) else ""
+        text = text_of(message.content)
+        kind = _error_kind(word, line.api_error_status, message.stop_reason, text)
+        error = TurnError(kind=kind, message=text[:2000], native_kind=word, status_code=line.api_error_status)
+        self._close(turn, TurnClosed(native_turn=turn.native, status="failed", evidence=evidence, error=error))
+
+    # --- system, attachments, queue ---------------------------------------------------------------------------------
+
+    def _system(self, line: Line, evidence: Evidence) -> None:
+        match line.subtype:
+            case "turn_duration":
+                self._turn_duration(line, evidence)
+            case "compact_boundary":
+                self._own(line)
+                self._facts.append(CompactionRecorded(evidence=evidence))
+            case "api_error":
+                self._own(line)
+                if self._turn is not None:
+                    retrying = ProviderRetrying(
+                        native_turn=self._turn.native, message=text_of(line.content)[:2000], evidence=evidence
+                    )
+                    self._facts.append(retrying)
+            case "informational" | "local_command" | "stop_hook_summary" | "away_summary" | "bridge_status":
+                self._own(line)
+            case _:
+                self._own(line)
+                self._unknown(f"system:{(line.subtype or '')[:40]}", evidence)
+
+    def _turn_duration(self, line: Line, evidence: Evidence) -> None:
+        turn = self._turn
+        if turn is None or self._hangs_on_closed(line) or line.uuid in turn.uuids:
+            self._unknown("late_terminal", evidence)
+            return
+        if turn.inherited:
+            self._turn = None
+            return
+        self._complete(turn, evidence, line.pending_background_agent_count or 0)
+        if line.uuid is not None:
+            self._closed[-1].add(line.uuid)
+
+    def _hangs_on_closed(self, line: Line) -> bool:
+        """Whether the record's chain is that of a turn that is closed already (a late or doubled record)."""
+        turn, parent = self._turn, line.parent_uuid
+        if turn is not None and parent in turn.uuids:
+            return False
+        if line.uuid is not None and any(line.uuid in uuids for uuids in self._closed):
+            return True
+        return parent is not None and turn is not None and parent != turn.parent and self._in_closed(parent)
+
+    def _in_closed(self, uuid: str) -> bool:
+        return any(uuid in uuids for uuids in self._closed)
+
+    def _attachment(self, line: Line, evidence: Evidence) -> None:
+        self._own(line)
+        attachment = line.attachment
+        if attachment is None or attachment.type != "queued_command" or self._turn is None:
+            return
+        if attachment.command_mode == "task-notification":
+            return
+        text = text_of(attachment.prompt)
+        if text.startswith(TASK_NOTIFICATION):
+            return
+        self._flush_said()
+        self._facts.append(InputJoined(native_turn=self._turn.native, text=unwrap(text), evidence=evidence))
+
+    def _queue_operation(self, line: Line, evidence: Evidence) -> None:
+        text = text_of(line.content)
+        match line.operation:
+            case "enqueue":
+                self._enqueued.append(text)
+                if not text.startswith(TASK_NOTIFICATION):
+                    self._facts.append(InputQueued(text=unwrap(text), evidence=evidence))
+            case "dequeue":
+                self._take(text)
+            case "remove":
+                taken = self._take(text)
+                if line.reason != "absorbed_mid_turn" and taken and not taken.startswith(TASK_NOTIFICATION):
+                    reason = line.reason or "removed"
+                    self._facts.append(InputDropped(text=unwrap(taken), reason=reason, evidence=evidence))
+            case "popAll":
+                dropped, self._enqueued = self._enqueued, []
+                for each in dropped:
+                    if not each.startswith(TASK_NOTIFICATION):
+                        fact = InputDropped(text=unwrap(each), reason="returned_to_editor", evidence=evidence)
+                        self._facts.append(fact)
+            case _:
+                self._unknown(f"queue-operation:{(line.operation or '')[:40]}", evidence)
+
+    def _take(self, text: str) -> str:
+        """Take a message out of the queue: the one with that text, or the first where the record names none."""
+        if text:
+            if text in self._enqueued:
+                self._enqueued.remove(text)
+            return text
+        return self._enqueued.pop(0) if self._enqueued else ""
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    def _final(self, said: _Said) -> bool:
+        return said.stop_reason in ENDS_BY_ITSELF
+
+    def _complete(self, turn: _Turn, evidence: Evidence, background: int) -> None:
+        self._flush_said()
+        said = turn.said
+        answer = said.text if said is not None and self._final(said) else ""
+        self._close(
+            turn,
+            TurnClosed(
+                native_turn=turn.native,
+                status="completed",
+                answer=answer,
+                evidence=evidence,
+                background_pending=background,
+            ),
+        )
+
+    def _close(self, turn: _Turn, closed: TurnClosed) -> None:
+        self._facts.append(closed)
+        self._closed.append(turn.uuids)
+        self._turn = None
+
+
+def _error_kind(word: str, status: int | None, stop_reason: str | None, text: str) -> ErrorKind:
+    """The kind of a final API error, from the CLI's own word first, the HTTP status second, its text last."""
+    lowered = text.lower()
+    if stop_reason == "refusal":
+        return "refused"
+    if word == "rate_limit" or status == 429:
+        return "rate_limited"
+    if word == "authentication_failed" or status in (401, 403):
+        return "authentication"
+    if "prompt is too long" in lowered or "context_length" in lowered:
+        return "context_overflow"
+    if status == 529 or "overloaded" in lowered:
+        return "overloaded"
+    if status is not None and 400 <= status < 500:
+        return "invalid_request"
+    return "provider_error"
