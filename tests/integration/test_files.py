@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from integration.tmux_kit import open_descriptors
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable
 from lastword.transports.files import FileSource, LocalFiles, read_from, read_small
 
@@ -55,10 +56,10 @@ def test_f41_a_replaced_and_a_truncated_file_are_told_before_any_byte(tmp_path):
 def test_an_idle_source_holds_no_descriptor(tmp_path):
     path = tmp_path / "s"
     path.write_bytes(b"x")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     sources = [FileSource(str(path)) for _ in range(50)]
     assert all(isinstance(source.read_from(0, 1), Bytes) for source in sources)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_a_small_file_is_whole_or_none(tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.tmux_kit import ECHO_TUI, Echo, answer, close, until
+from integration.tmux_kit import ECHO_TUI, Echo, answer, close, open_descriptors, until
 from lastword.actors.core.errors import TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import Transport
 from lastword.transports import tmux as edge
@@ -270,7 +270,7 @@ def test_c61_close_ends_a_stubborn_program_and_its_run_away_child_and_nobody_els
     assert not echo.pane.process.is_alive()
     assert not child.is_alive()
     assert other.process.is_alive()
-    assert answer(server.panes) and echo.pane.pane_id not in {row.pane_id for row in answer(server.panes)}
+    assert echo.pane.pane_id not in {row.pane_id for row in answer(server.panes)}
     close(echo.pane, 0.2)  # joins what is over
     close(other, 0)
 
@@ -374,6 +374,13 @@ def test_replies_find_their_own_callbacks_from_eight_threads(server):
     assert server.control.unmatched == 0
 
 
+def test_a_command_that_fails_before_its_second_reply_leaves_the_next_ones_in_step(server):
+    failed: queue.Queue[Reply] = queue.Queue()
+    server.control.submit(b"if-shell -F", failed.put, replies=2)
+    assert server.control.call(b"display-message -p next", 5).lines == (b"next",)
+    assert not failed.get(timeout=1).ok
+
+
 def test_a_raising_callback_does_not_stop_the_reader(server):
     server.control.submit(b"display-message -p x", lambda _: 1 / 0)
     assert server.control.call(b"display-message -p y", 5).lines == (b"y",)
@@ -466,7 +473,7 @@ def test_a_stopped_server_never_blocks_a_caller(own_server, tmp_path):
 @pytest.mark.contract("C61")
 def test_c61_stop_leaves_no_process_thread_socket_or_descriptor(tmp_path):
     threads_before = set(threading.enumerate())
-    fds_before = len(os.listdir("/proc/self/fd"))
+    fds_before = open_descriptors()
     server = TmuxServer(f"lws-{os.getpid()}", tmpdir=tmp_path)
     server.start()
     process = server.process
@@ -487,7 +494,7 @@ def test_c61_stop_leaves_no_process_thread_socket_or_descriptor(tmp_path):
     assert list((tmp_path / f"tmux-{os.getuid()}").iterdir()) == []
     assert server.stop(1.0).server == "already_gone"
     until(lambda: set(threading.enumerate()) <= threads_before)
-    assert len(os.listdir("/proc/self/fd")) <= fds_before
+    assert open_descriptors() <= fds_before
 
 
 @pytest.mark.contract("C17")
@@ -537,6 +544,18 @@ def test_a_detached_control_client_comes_back_and_nothing_is_called_gone(own_ser
     until(lambda: own_server.control is not before and isinstance(own_server.liveness(), Alive))
     assert not told
     assert isinstance(before, ControlClient)
+
+
+def test_e35_a_lost_control_client_alone_is_unknown_and_never_gone(own_server):
+    own_server._reattached = edge.REATTACH_MAX
+    told: list[int] = []
+    own_server.on_gone = lambda: told.append(1)
+    control = own_server.control
+    control.submit(b"detach-client", lambda _: None)
+    until(lambda: control.gone)
+    assert isinstance(own_server.liveness(), Unknown)
+    assert not told
+    assert own_server.stop(0.1).server == "killed"  # nobody left to ask it
 
 
 def test_the_clipboard_and_pass_through_are_closed_to_a_program(server):

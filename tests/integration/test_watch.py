@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.tmux_kit import until
+from integration.tmux_kit import open_descriptors, until
 from lastword.actors.core.world import Wakes
 from lastword.transports import watch_inotify
 from lastword.transports.watch import FileWatcher
@@ -325,7 +325,7 @@ def test_c61_close_leaves_no_thread_and_no_descriptor(tmp_path, source):
     warm = FileWatcher(source=source)
     warm.watch(tmp_path / "s", tmp_path, lambda: None)
     warm.close()
-    threads, fds = set(threading.enumerate()), len(os.listdir("/proc/self/fd"))
+    threads, fds = set(threading.enumerate()), open_descriptors()
     watcher = FileWatcher(source=source)
     for n in range(50):
         watcher.watch(tmp_path / f"d{n}" / "s", tmp_path, lambda: None)
@@ -333,4 +333,4 @@ def test_c61_close_leaves_no_thread_and_no_descriptor(tmp_path, source):
     watcher.close()
     watcher.close()
     until(lambda: set(threading.enumerate()) <= threads)
-    until(lambda: len(os.listdir("/proc/self/fd")) <= fds)
+    until(lambda: open_descriptors() <= fds)

@@ -36,6 +36,10 @@ def answer(verb: Callable[..., object], *args: Any, timeout_s: float = 10.0, key
     return got.get(timeout=timeout_s)
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def close(pane: PaneHandle, grace_s: float) -> None:
     """Close a pane and wait for it."""
     done = threading.Event()
