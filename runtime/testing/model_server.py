@@ -21,7 +21,7 @@ from typing import Any, Self
 import msgspec
 
 from lastword.runtime.testing import wire_anthropic as wire
-from lastword.runtime.testing.script import Played, Script, Step
+from lastword.runtime.testing.script import Played, Script, Step, StepError
 
 REQUESTS_KEPT_MAX = 2000
 CONNECTIONS_MAX = 64
@@ -333,11 +333,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, message: str) -> None:
         record = self._open()
         self.close_connection = True
-        self._send(status, wire.error_body(wire.StepError(status=status, message=message)))
+        self._send(status, wire.error_body(StepError(status=status, message=message)))
         self.server.owner.closed(record, "error", status)
 
     def _not_found(self, record: RequestRecord) -> None:
-        self._send(404, wire.error_body(wire.StepError(status=404, message=self.path)))
+        self._send(404, wire.error_body(StepError(status=404, message=self.path)))
         self.server.owner.closed(record, "error", 404)
 
     def _reply(self, record: RequestRecord, status: int, body: bytes) -> None:
