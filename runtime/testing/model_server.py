@@ -347,6 +347,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: bytes, extra: dict[str, str] | None = None) -> None:
         self.send_response(status)
         self.send_header("content-type", "application/json")
+        self.send_header("request-id", f"req_scripted_{time.time_ns():x}")
         self.send_header("content-length", str(len(body)))
         for name, value in (extra or {}).items():
             self.send_header(name, value)

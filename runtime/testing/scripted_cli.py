@@ -640,8 +640,15 @@ class ClaudeRecorder:
             self.chain(
                 {**ids, "type": "user", "message": {"role": "user", "content": content}, **fields}, late=False
             )
+        told = f"<local-command-stdout>{stdout}</local-command-stdout>"
+        if prompt_id:
+            self.chain(
+                {**ids, "type": "user", "message": {"role": "user", "content": told}, "rowSource": "local"},
+                late=False,
+            )
+            return
         record: Record = {"type": "system", "subtype": "local_command", "level": "info", "isMeta": False}
-        record["content"] = f"<local-command-stdout>{stdout}</local-command-stdout>"
+        record["content"] = told
         self.chain({**record, "commandRun": {"command": command, "args": arguments}}, late=False)
 
     def inform(self, text: str) -> None:
@@ -660,7 +667,7 @@ class ClaudeRecorder:
         """The conversation was replaced by a summary."""
         logical, self.parent = self.parent, None
         boundary: Record = {"logicalParentUuid": logical, "type": "system", "subtype": "compact_boundary"}
-        boundary.update(content="Conversation compacted", level="info", isMeta=False)
+        boundary.update(content="Conversation compacted", level="info")
         boundary["compactMetadata"] = {
             "trigger": trigger,
             "preTokens": 15,
@@ -1646,6 +1653,7 @@ class App:
             {
                 "type": "system",
                 "subtype": "model_refusal_no_fallback",
+                "requestId": f"req_{turn.message_id[4:12]}",
                 "content": "",
                 "level": "warning",
                 "isMeta": False,
