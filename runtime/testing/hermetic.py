@@ -1,0 +1,103 @@
+"""A sealed place for a real CLI: its own home, its own temporary folder, a fake key, a scripted model.
+
+Nothing of the person's own configuration is read or written. It starts no CLI: it prepares what one needs. Facts about
+the files that Claude Code wants come from docs/providers/claude_code.md (measured with 2.1.332).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from lastword.runtime.testing.model_server import ModelServer, Respond
+from lastword.runtime.testing.script import Script
+
+FAKE_KEY = "sk-ant-rehearsal-not-a-real-key"
+_APPROVED_CHARS = 20  # Claude Code keeps the end of an approved key
+
+
+def claude_home(
+    home: Path,
+    cwds: Sequence[Path],
+    api_key: str = FAKE_KEY,
+    *,
+    base_url: str = "",
+    tmp: Path | None = None,
+    trusted: bool = True,
+) -> dict[str, str]:
+    """Seed ``home`` so that Claude Code starts without a dialog; the whole environment for ``env -i`` is returned.
+
+    Args:
+        cwds: folders that count as trusted. With ``trusted=False`` the trust dialog will show.
+        base_url: the model server. Without one the CLI would call the real API: give one.
+        tmp: where the CLI may put what it writes outside its home (``TMPDIR``); default ``home/tmp``.
+    """
+    tmp = tmp or home / "tmp"
+    home.mkdir(parents=True, exist_ok=True)
+    tmp.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "hasCompletedOnboarding": True,
+        "hasSeenAutoDefaultNotice": True,
+        "customApiKeyResponses": {"approved": [api_key[-_APPROVED_CHARS:]], "rejected": []},
+        "projects": {os.path.abspath(cwd): {"hasTrustDialogAccepted": trusted} for cwd in cwds},  # noqa: PTH100 - the path as the shell gives it, links unresolved
+    }
+    target = home / ".claude.json"
+    target.write_text(json.dumps(settings), encoding="utf-8")
+    target.chmod(0o600)
+    env = {
+        "HOME": str(home),
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        "SHELL": "/bin/bash",
+        "TMPDIR": str(tmp),
+        "ANTHROPIC_API_KEY": api_key,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+    }
+    if base_url:
+        env["ANTHROPIC_BASE_URL"] = base_url
+    return env
+
+
+class Rehearsal:
+    """A folder with home, work folder, temporary folder and a running model server; a context manager.
+
+    Attributes:
+        root, home, cwd, tmp: the folders. server: the running :class:`ModelServer`. env: for ``env -i``.
+
+    On leaving, the server stops and the whole folder goes, with all that the CLI wrote (``TMPDIR`` keeps its task
+    outputs and sockets inside). End the CLIs first: what still runs keeps writing.
+    """
+
+    def __init__(
+        self, script: Script | None = None, *, respond: Respond | None = None, parent: Path | None = None
+    ) -> None:
+        self.server = ModelServer(script, respond=respond)
+        self._parent = parent
+        self.root = Path()
+        self.home = self.cwd = self.tmp = self.root
+        self.env: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self.root = Path(tempfile.mkdtemp(prefix="lw-", dir=self._parent)).resolve()
+        self.home, self.cwd, self.tmp = self.root / "home", self.root / "work", self.root / "t"
+        self.cwd.mkdir()
+        self.server.start()
+        self.env = claude_home(self.home, [self.cwd], base_url=self.server.base_url, tmp=self.tmp)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.server.stop()
+        shutil.rmtree(self.root, ignore_errors=True)
