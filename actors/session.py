@@ -162,6 +162,7 @@ class SessionActor(Actor):
         self._turns: dict[TurnId, _OpenTurn] = {}
         self._messages: dict[MessageId, MessageRow] = {}
         self._accepting: dict[int, _Accepting] = {}
+        self._parked: list[Submit] = []
         self._deliverable: set[MessageId] = set()
         self._outcomes: dict[MessageId, list[Future[Completion]]] = {}
         self._controls: dict[str, Future[Delivery]] = {}
@@ -232,8 +233,8 @@ class SessionActor(Actor):
     def stopped(self) -> None:
         """Whoever still waits is told, not left waiting."""
         error = RejectedError("session_closed", "the session has ended")
-        for accepting in self._accepting.values():
-            _fail(accepting.submit.reply, error)
+        for submit in [*self._parked, *(accepting.submit for accepting in self._accepting.values())]:
+            self._refuse(submit, error)
         for waiting in self._outcomes.values():
             for outcome in waiting:
                 _fail(outcome, error)
@@ -258,11 +259,23 @@ class SessionActor(Actor):
             refused = RejectedError("unsupported_text", typed.reason, provider=self._row.provider)
             self._refuse(submit, refused)
             return
+        if self._settled_on_record():
+            self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
+            return
         admission = self._core.admit(run=submit.run)
         if admission.refused is not None:
             self._refuse(submit, RejectedError(admission.refused, admission.reason, provider=self._row.provider))
             return
         self._accept(submit, typed, starts_turn=admission.starts_turn)
+
+    def _settled_on_record(self) -> bool:
+        """Whether all that is open has its completion on record already, and only our own notice is on its way."""
+        if self._core.pending or not self._core.open or self._accepting:
+            return False
+        try:
+            return all(self._deps.reader.completion(turn_id) is not None for turn_id in self._core.open)
+        except JournalError:
+            return False
 
     def _accept(self, submit: Submit, typed: TypedText, *, starts_turn: bool) -> None:
         now = self.clock.wall()
@@ -508,6 +521,9 @@ class SessionActor(Actor):
             for outcome in self._outcomes.pop(message_id, ()):
                 _resolve(outcome, completion)
         self._apply(self._core.finished(finished.turn_id))
+        parked, self._parked = self._parked, []
+        for submit in parked:
+            self._submit(submit)
         self._maybe_closed()
 
     def _withdraw(self, message: turn.WithdrawMessage) -> None:

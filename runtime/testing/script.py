@@ -202,9 +202,7 @@ class _Builder:
         last = self.steps.pop()
         self.blocks = list(last.blocks)
         self.fields = {
-            name: getattr(last, name)
-            for name in Step.__struct_fields__
-            if name not in {"blocks", "stop_pause_s"}
+            name: getattr(last, name) for name in Step.__struct_fields__ if name not in {"blocks", "stop_pause_s"}
         }
 
 

@@ -168,9 +168,7 @@ def stream(request: ModelRequest, step: Step, serial: int) -> Iterator[Frame]:
         hang_s = 0.0
         for at in range(0, len(full), step.chunk_chars):
             piece = {"type": kind, key: full[at : at + step.chunk_chars]}
-            yield _event(
-                "content_block_delta", pause_s=step.chunk_pause_s if at else 0.0, index=index, delta=piece
-            )
+            yield _event("content_block_delta", pause_s=step.chunk_pause_s if at else 0.0, index=index, delta=piece)
         if isinstance(block, ThinkingBlock):
             signature = {"type": "signature_delta", "signature": "c2ln"}
             yield _event("content_block_delta", index=index, delta=signature)

@@ -315,7 +315,9 @@ def test_the_scripted_cli_records_what_the_real_one_records(scenario: Callable[[
     assert own_path.exists()
     assert "\n".join(row[0] for row in imitated) == "\n".join(row[0] for row in real)
     for at, (own, model) in enumerate(zip(imitated, real, strict=True)):
-        assert own == model, f"record {at}, {own[0]}: keys {sorted(set(own[1]) ^ set(model[1]))}, parent {own[2]} / {model[2]}"
+        assert own == model, (
+            f"record {at}, {own[0]}: keys {sorted(set(own[1]) ^ set(model[1]))}, parent {own[2]} / {model[2]}"
+        )
     assert set(registry) & REGISTRY_KEYS == REGISTRY_KEYS
     assert set(own_registry) & REGISTRY_KEYS == REGISTRY_KEYS
     assert own_registry["version"] == registry["version"], "another CLI version: measure again"
