@@ -1,7 +1,7 @@
 """Anthropic Messages on the wire: request bytes in, frames out. No sockets, no clock.
 
-Format facts were taken from what Claude Code 2.1.332 sends and accepts (docs/providers/claude_code.md). Another wire
-format is another module with the same three functions.
+Format facts were taken from what Claude Code 2.1.332 sends and accepts (docs/providers/claude_code.md).
+Another wire format is another module with the same three functions.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def parse(headers: dict[str, str], body: dict[str, Any]) -> ModelRequest:
 
     Args:
         headers: names in lower case.
+        body: the decoded JSON object.
     """
     messages = [message for message in body.get("messages") or [] if isinstance(message, dict)]
     prompt, answered = "", 0
