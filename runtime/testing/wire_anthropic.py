@@ -16,7 +16,7 @@ import msgspec
 from lastword.runtime.testing.script import Block, Step, StepError, TextBlock, ThinkingBlock, ToolBlock
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-_HOST_TEXT = re.compile(r"^<(local-command-|command-|bash-)|^\[Request interrupted by user")
+_HOST_TEXT = re.compile(r"^<(local-command-|command-)|^\[Request interrupted by user")
 _ABSORBED_MARK = "while you were working"
 
 

@@ -104,6 +104,39 @@ def test_the_prompt_is_found_behind_reminders_and_interruptions(server: ModelSer
     assert text_of(answer(server, {"role": "user", "content": content})) == "echo: the real one"
 
 
+@pytest.mark.parametrize(
+    "told", ["[Request interrupted by user]", "<local-command-stdout>x</local-command-stdout>"]
+)
+def test_what_the_cli_says_itself_is_no_prompt(server: ModelServer, told: str) -> None:
+    content = [{"type": "text", "text": "asked"}, {"type": "text", "text": told}]
+    assert text_of(answer(server, {"role": "user", "content": content})) == "echo: asked"
+
+
+def test_a_message_absorbed_in_a_turn_does_not_change_its_script(server: ModelServer) -> None:
+    absorbed = (
+        "<system-reminder>\nThe user sent a new message while you were working:\nmore\n</system-reminder>"
+    )
+    history = [
+        "[[tool:Bash:ls]][[say:end]]",
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": absorbed}],
+        },
+    ]
+    assert text_of(answer(server, *history)) == "end"
+
+
+def test_an_idle_connection_does_not_outlive_the_server() -> None:
+    before = set(threading.enumerate())
+    with ModelServer() as server:
+        link, reply = ask(server, "x")
+        reply.read()
+        assert set(threading.enumerate()) != before
+    assert set(threading.enumerate()) == before
+    link.close()
+
+
 def test_errors_come_the_given_number_of_times_and_then_the_answer(server: ModelServer) -> None:
     statuses = []
     for _ in range(3):
