@@ -46,6 +46,8 @@ class Pane:
         subprocess.run(
             ["tmux", "-L", self.socket, "kill-server"], capture_output=True, timeout=10, check=False
         )
+        folder = Path(os.environ.get("TMUX_TMPDIR", "/tmp"))
+        (folder / f"tmux-{os.getuid()}" / self.socket).unlink(missing_ok=True)
         self.until(
             lambda: not Path(f"/proc/{self.pid}").exists() or self._zombie(), "the program's end", bound_s=5
         )
