@@ -9,28 +9,48 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 WAIT_S = 12.0
 
 
 class Pane:
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, width: int = 120, height: int = 40):
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, width: int = 120, height: int = 40
+    ):
         self.socket = f"kit-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self.home, self.cwd = Path(env["HOME"]), cwd
         words = ["env", "-i", *(f"{key}={value}" for key, value in env.items()), *argv]
         command = "exec " + " ".join(shlex.quote(word) for word in words)
-        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(cwd), command)
+        self.tmux(
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            str(width),
+            "-y",
+            str(height),
+            "-c",
+            str(cwd),
+            command,
+        )
         self.tmux("set-option", "-g", "remain-on-exit", "on")
         self.pid = int(self.tmux("display-message", "-p", "#{pane_pid}"))
         self.server_pid = int(self.tmux("display-message", "-p", "#{pid}"))
 
-    def __enter__(self) -> "Pane":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, timeout=10, check=False)
-        self.until(lambda: not Path(f"/proc/{self.pid}").exists() or self._zombie(), "the program's end", bound_s=5)
+        subprocess.run(
+            ["tmux", "-L", self.socket, "kill-server"], capture_output=True, timeout=10, check=False
+        )
+        folder = Path(os.environ.get("TMUX_TMPDIR", "/tmp"))
+        (folder / f"tmux-{os.getuid()}" / self.socket).unlink(missing_ok=True)
+        self.until(
+            lambda: not Path(f"/proc/{self.pid}").exists() or self._zombie(), "the program's end", bound_s=5
+        )
 
     def _zombie(self) -> bool:
         try:
@@ -77,8 +97,14 @@ class Pane:
 
     def submit(self, text: str) -> None:
         self.paste(text)
-        mark = "[Pasted text" if text.count("\n") > 2 or len(text) > 800 else text.split("\n")[-1].strip()[-20:]
-        self.until(lambda: mark in self.box().replace("\n  ", "") or mark in self.box(), f"{mark!r} in the box")
+        mark = (
+            "[Pasted text"
+            if text.count("\n") > 2 or len(text) > 800
+            else text.rsplit("\n", maxsplit=1)[-1].strip()[-20:]
+        )
+        self.until(
+            lambda: mark in self.box().replace("\n  ", "") or mark in self.box(), f"{mark!r} in the box"
+        )
         self.keys("Enter")
 
     def registry(self) -> dict[str, Any]:

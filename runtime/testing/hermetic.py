@@ -1,7 +1,8 @@
 """A sealed place for a real CLI: its own home, its own temporary folder, a fake key, a scripted model.
 
-Nothing of the person's own configuration is read or written. It starts no CLI: it prepares what one needs. Facts about
-the files that Claude Code wants come from docs/providers/claude_code.md (measured with 2.1.332).
+Nothing of the person's own configuration is read or written. It starts no CLI: it prepares what one needs.
+Facts about the files that Claude Code wants come from docs/providers/claude_code.md (measured with
+2.1.332).
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ def claude_home(
     tmp: Path | None = None,
     trusted: bool = True,
 ) -> dict[str, str]:
-    """Seed ``home`` so that Claude Code starts without a dialog; the whole environment for ``env -i`` is returned.
+    """Seed ``home`` so that Claude Code starts without a dialog; returns the environment for ``env -i``.
 
     Args:
-        cwds: folders that count as trusted. With ``trusted=False`` the trust dialog will show.
+        home: made if missing.
+        cwds: folders that count as trusted.
+        api_key: goes into the environment, and its end among the approved keys.
         base_url: the model server. Without one the CLI would call the real API: give one.
         tmp: where the CLI may put what it writes outside its home (``TMPDIR``); default ``home/tmp``.
+        trusted: with False the trust dialog will show.
     """
     tmp = tmp or home / "tmp"
     home.mkdir(parents=True, exist_ok=True)
@@ -75,8 +79,8 @@ class Rehearsal:
     Attributes:
         root, home, cwd, tmp: the folders. server: the running :class:`ModelServer`. env: for ``env -i``.
 
-    On leaving, the server stops and the whole folder goes, with all that the CLI wrote (``TMPDIR`` keeps its task
-    outputs and sockets inside). End the CLIs first: what still runs keeps writing.
+    On leaving, the server stops and the whole folder goes, with all that the CLI wrote (``TMPDIR`` keeps its
+    task outputs and sockets inside). End the CLIs first: what still runs keeps writing.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """A scripted model on loopback: real HTTP for a real CLI, no model behind it.
 
-It plays a :class:`~lastword.runtime.testing.script.Script` through a wire format (Anthropic Messages today) and keeps
-typed records of what was asked. It listens on 127.0.0.1 only, on a port of the system's choice; its threads are bounded
-and ``stop()`` leaves none behind.
+It plays a :class:`~lastword.runtime.testing.script.Script` through a wire format (Anthropic Messages today)
+and keeps typed records of what was asked. It listens on 127.0.0.1 only, on a port of the system's choice;
+its threads are bounded and ``stop()`` leaves none behind.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ModelServer:
     """A scripted model server; a context manager.
 
-    ``respond`` is asked first and may answer any request with a step of its own; None leaves it to the script.
+    ``respond`` is asked first and may answer any request with a step of its own; None leaves it to the
+    script.
     """
 
     def __init__(self, script: Script | None = None, *, respond: Respond | None = None) -> None:
@@ -229,13 +230,13 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
         """Quiet: the records tell it."""
 
-    def do_HEAD(self) -> None:  # noqa: N802 - the name is the base class's
+    def do_HEAD(self) -> None:
         """A reachability probe."""
         record = self._open()
         self._send(200, b"")
         self.server.owner.closed(record, "answered", 200)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         """A model list; anything else is not found."""
         record = self._open()
         if self.path.split("?")[0] == "/v1/models":
@@ -243,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._not_found(record)
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         """A request for an answer or a token count."""
         size = int(self.headers.get("content-length") or 0)
         if size > BODY_BYTES_MAX:
@@ -278,12 +279,11 @@ class _Handler(BaseHTTPRequestHandler):
             error = step.error
             if error is not None and (error.times == 0 or attempt <= error.times):
                 extra = {} if error.retry_after_s is None else {"retry-after": f"{error.retry_after_s:g}"}
-                self._send(error.status, wire.error_body(error), extra)
                 owner.closed(record, "error", error.status)
+                self._send(error.status, wire.error_body(error), extra)
             elif request.stream:
                 cut = step.cut and (step.cut_times == 0 or attempt <= step.cut_times)
-                self._stream(request, step, record.number, cut=cut)
-                owner.closed(record, "answered", 200)
+                self._stream(request, step, record, cut=cut)
             else:
                 owner.pause(step.hang_s)
                 self._reply(record, 200, wire.whole(request, step, record.number))
@@ -297,7 +297,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             owner.closed(record, "client_gone", 0)
 
-    def _stream(self, request: wire.ModelRequest, step: Step, serial: int, *, cut: bool) -> None:
+    def _stream(self, request: wire.ModelRequest, step: Step, record: RequestRecord, *, cut: bool) -> None:
+        serial = record.number
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("request-id", f"req_scripted_{serial:06d}")
@@ -310,6 +311,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _CutError
         if cut:
             raise _CutError
+        self.server.owner.closed(record, "answered", 200)  # before the end that the client sees
         self.wfile.write(b"0\r\n\r\n")
 
     def _open(self, request: wire.ModelRequest | None = None, played: Played | None = None) -> RequestRecord:
@@ -339,8 +341,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.owner.closed(record, "error", 404)
 
     def _reply(self, record: RequestRecord, status: int, body: bytes) -> None:
-        self._send(status, body)
         self.server.owner.closed(record, "answered", status)
+        self._send(status, body)
 
     def _send(self, status: int, body: bytes, extra: dict[str, str] | None = None) -> None:
         self.send_response(status)

@@ -1,7 +1,8 @@
 """What a scripted model says: steps of blocks, pauses and faults, as typed data with a JSON form.
 
-It knows no wire format (see ``wire_anthropic``) and performs nothing. One *step* answers one model request; a *script* is
-a named row of steps, of which the last one repeats. A prompt picks its script by a directive in its own text:
+It knows no wire format (see ``wire_anthropic``) and performs nothing. One *step* answers one model request;
+a *script* is a named row of steps, of which the last one repeats. A prompt picks its script by a directive
+in its own text:
 
 ``[[script:NAME]]`` plays the script NAME. Without one, the inline directives build a script on the spot:
 
@@ -14,17 +15,17 @@ a named row of steps, of which the last one repeats. A prompt picks its script b
 ``[[pause:S]]``        wait S seconds before the next block (or, after the last one, before the message ends)
 ``[[chunk:N:S]]``      stream in pieces of N characters, S seconds apart
 ``[[size:N]]``         a text block of N characters
-``[[stop:REASON]]``    the stop reason of this step: end_turn, max_tokens, refusal, pause_turn, stop_sequence, ...
+``[[stop:REASON]]``    ends the step with a stop reason: end_turn, max_tokens, refusal, pause_turn, ...
 ``[[next]]``           ends the step
-``[[error:CODE]]``     HTTP error CODE; ``[[error:CODE:TIMES]]`` only for the first TIMES requests of this step;
+``[[error:CODE]]``     HTTP error CODE; ``[[error:CODE:TIMES]]`` only for the step's first TIMES requests;
                        ``[[error:CODE:TIMES:S]]`` with a ``retry-after`` of S seconds
-``[[cut]]``            the connection breaks after the first block; ``[[cut:TIMES]]`` for the first TIMES requests
+``[[cut]]``            the connection breaks after the first block; ``[[cut:TIMES]]`` as above
 ``[[hang:S]]``         silence of S seconds after the answer has begun
 =====================  ===================================================================================
 
-The last step gets ``echo: <prompt>`` where it says nothing. ``[[fault:...]]`` is for the scripted CLI and ignored here.
-The scripted CLI (one stdlib-only file) reads the same language and the same JSON with code of its own; a test keeps the
-two alike.
+The last step gets ``echo: <prompt>`` where it says nothing. ``[[fault:...]]`` is for the scripted CLI and
+ignored here. The scripted CLI (one stdlib-only file) reads the same language and the same JSON with code of
+its own; a test keeps the two alike.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ Block = TextBlock | ThinkingBlock | ToolBlock
 
 
 class StepError(msgspec.Struct, frozen=True, kw_only=True):
-    """An HTTP error in place of an answer; after ``times`` requests the step plays normally (0 = for ever)."""
+    """An HTTP error in place of an answer; after ``times`` requests the step plays (0 = for ever)."""
 
     status: int
     word: str = ""
@@ -95,7 +96,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one model request. Times are seconds.
 
     Attributes:
-        delay_s: before the first byte. hang_s: after the answer has begun. stop_pause_s: before the message ends.
+        delay_s: before the first byte. hang_s: after the answer has begun.
+        stop_pause_s: before the message ends.
         chunk_chars: size of the streamed pieces, ``chunk_pause_s`` apart.
         cut: break the connection after the first block, for the first ``cut_times`` requests (0 = for ever).
         stop_reason: empty means ``tool_use`` if there is a tool call, else ``end_turn``.
@@ -121,7 +123,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """Named rows of steps. JSON form: ``{"scripts": {"NAME": [{"blocks": [{"type": "text", ...}], ...}]}}``."""
+    """Named rows of steps. JSON: ``{"scripts": {"NAME": [{"blocks": [{"type": "text", ...}], ...}]}}``."""
 
     scripts: dict[str, tuple[Step, ...]] = msgspec.field(default_factory=dict)
 
@@ -172,7 +174,7 @@ def tool_input(name: str, argument: str) -> dict[str, Any]:
         return {"command": argument, "description": "scripted command"}
     value: object = json.loads(argument) if argument else {}
     if not isinstance(value, dict):
-        raise ValueError(f"the argument of tool {name} is not a JSON object")
+        raise ValueError(f"the argument of tool {name} is not a JSON object")  # noqa: TRY004 - bad text, not a bad call
     return value
 
 

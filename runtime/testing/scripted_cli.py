@@ -3,39 +3,51 @@
 
 One stdlib-only file: run it by path, with any Python from 3.9, in a real terminal.
 
-    python3 scripted_cli.py [--dialect claude-code|plain] [--fault NAME[=ARG]]... [--script FILE] [CLI options]
+    python3 scripted_cli.py [--dialect claude-code|plain] [--fault NAME[=ARG]]... [--script FILE] [options]
 
-``claude-code`` imitates Claude Code 2.1.332 as an observer sees it: options (``--session-id --resume --continue
---permission-mode --model --settings --version``; unknown ones are ignored), transcript path and record dialect, registry
-file ``~/.claude/sessions/<pid>.json``, screen, keys, dialogs, queue. Format facts come from docs/providers/claude_code.md;
-``tests/live/test_scripted_cli_drift.py`` holds it against the real one.
+``claude-code`` imitates Claude Code 2.1.332 as an observer sees it: options (``--session-id --resume
+--continue --permission-mode --model --settings --version``; unknown ones are ignored), transcript path and
+record dialect, registry file ``~/.claude/sessions/<pid>.json``, screen, keys, dialogs, queue. Format facts
+come from docs/providers/claude_code.md; ``tests/live/test_scripted_cli_drift.py`` holds it against the real
+one.
 
-``plain`` has the same screen and keys and a record of its own, one JSON object a line, at ``--record FILE`` (default
-``$HOME/.plain/<session-id>.jsonl``): ``{"kind": "prompt"|"answer"|"tool"|"tool_result"|"queued"|"joined"|"end", "turn": N, ...}``
-with ``text``, and for ``end`` a ``status`` of completed, failed or cancelled.
+``plain`` has the same screen and keys and a record of its own, one JSON object a line, at ``--record FILE``
+(default ``$HOME/.plain/<session-id>.jsonl``): ``{"kind": K, "turn": N, "text": ...}`` where K is prompt,
+answer, tool, tool_result, queued, joined or end; ``end`` has a ``status`` of completed, failed or cancelled.
 
-**What it says** is read from the prompt: ``[[script:NAME]]`` plays a row of steps from ``--script FILE`` (or
-``LASTWORD_SCRIPTED_SCRIPT``), else the inline directives of ``script.py`` (sleep, say, think, tool, also, pause, chunk, size,
-stop, next, error, cut, hang), else ``echo: <prompt>``.
+**What it says** is read from the prompt: ``[[script:NAME]]`` plays a row of steps from ``--script FILE``
+(or ``LASTWORD_SCRIPTED_SCRIPT``), else the inline directives of ``script.py`` (sleep, say, think, tool,
+also, pause, chunk, size, stop, next, error, cut, hang), else ``echo: <prompt>``.
 
-**Faults** come from ``--fault``, ``LASTWORD_SCRIPTED_FAULTS`` (separated by ``;``) or, for one turn, ``[[fault:NAME=ARG]]``.
+**Faults** come from ``--fault``, ``LASTWORD_SCRIPTED_FAULTS`` (separated by ``;``) or, for one turn,
+``[[fault:NAME=ARG]]``.
 
-start  : ``slow_start=S`` what is typed in the first S seconds is lost; ``paint_early`` with the ready screen already shown;
-         ``startup_dialog=trust,api_key,update``; ``exit_at_start=CODE:MESSAGE``; ``no_registry``; ``registry_late=S``
-input  : ``enter_swallow_ms=N`` Enter within N ms of the last text is lost; ``enter_drop=N`` the first N Enters are lost;
-         ``enter_newline_ms=N`` Enter within N ms of the last text is a newline; ``paste_drop=N`` the first N pastes are lost;
-         ``ignore_escape``; ``queue_drop`` a queued message is removed and never read
-screen : ``idle_look`` looks ready all turn; ``repaint=HZ`` storm; ``frozen`` no repaint during a turn; ``quote_ui`` the answer
-         quotes the prompt glyph and the busy footer; ``ask`` a permission dialog before every tool
-record : ``dup_end=N`` the terminal record N times more; ``late_dup=S`` once more after S seconds; ``torn=PARTS:MS`` the
-         terminal records in PARTS writes, cut inside characters too; ``no_turn_duration``; ``end_delay=S`` between answer and
-         terminal record; ``record_delay=S`` screen and registry are done S seconds before answer and terminal record;
-         ``no_record`` the screen is done and no terminal record ever comes; ``huge_line=BYTES``; ``unknown_records=N``;
-         ``interrupt_silent`` Escape ends the turn and writes nothing; ``auto_compact``; ``stop_hook_veto=N``;
-         ``task_notification=S`` a self-started turn S seconds after the end; ``subagent=S`` the same by a sub-agent
+start  : ``slow_start=S`` what is typed in the first S seconds is lost; ``paint_early`` with the ready
+         screen already shown; ``startup_dialog=trust,api_key,update``; ``exit_at_start=CODE:MESSAGE``;
+         ``no_registry``; ``registry_late=S``
+input  : ``enter_swallow_ms=N`` Enter within N ms of the last text is lost; ``enter_drop=N`` the first N
+         Enters are lost; ``enter_newline_ms=N`` Enter within N ms of the last text is a newline;
+         ``paste_drop=N`` the first N pastes are lost; ``ignore_escape``; ``queue_drop`` a queued message is
+         removed and never read
+screen : ``idle_look`` looks ready all turn; ``repaint=HZ`` storm; ``frozen`` no repaint during a turn;
+         ``quote_ui`` the answer quotes the prompt glyph and the busy footer; ``ask`` a permission dialog
+         before every tool
+record : ``dup_end=N`` the terminal record N times more; ``late_dup=S`` once more after S seconds;
+         ``torn=PARTS:MS`` the terminal records in PARTS writes, cut inside characters too;
+         ``no_turn_duration``; ``end_delay=S`` between answer and terminal record; ``record_delay=S`` screen
+         and registry are done S seconds before answer and terminal record; ``no_record`` the screen is done
+         and no terminal record ever comes; ``huge_line=BYTES``; ``unknown_records=N``; ``interrupt_silent``
+         Escape ends the turn and writes nothing; ``auto_compact``; ``stop_hook_veto=N``;
+         ``task_notification=S`` a self-started turn S seconds after the end; ``subagent=S`` the same by a
+         sub-agent; ``companion`` with the isMeta line before it that the real one writes when the sub-agent
+         used tools
 registry: ``registry_busy`` stays busy for ever; ``registry_stale`` is never updated after the start
 death  : ``crash=before|mid|tool|end|after[:CODE]`` ends there, with CODE or by SIGKILL
 """
+
+# One file for any Python that starts in tens of milliseconds: no pathlib, no zip(strict=). The plain
+# dialect's recorder takes what the other one takes.
+# ruff: noqa: ARG002, B905, PTH100, PTH103, PTH105, PTH108, PTH109, PTH110, PTH118, PTH119, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -61,7 +73,7 @@ FLUSH_S = 0.1
 ESCAPE_WAIT_S = 0.03
 RETRY_WAIT_S = 0.6
 EXIT_AGAIN_S = 0.8
-DIALOG_PAINT_S = 0.3
+DIALOG_PAINT_S = 0.45
 PASTE_LINES = 4
 PASTE_CHARS = 801
 ECHO_CHARS_MAX = 2000
@@ -73,18 +85,21 @@ UUID_FORM = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 DIRECTIVE = re.compile(r"\[\[([a-z]+)(?::(.*?))?\]\]", re.DOTALL)
 COMMAND = re.compile(r" */([A-Za-z0-9:_-]*)(?:\s+(.*))?$", re.DOTALL)
 INVISIBLE = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\u200c\u200e\u200f"
+    "\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]"
 )
 ANSI = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|[@-Z\\\\-_a-z])")
 SAFE_COMMANDS = frozenset(("echo", "sleep", "ls", "cat", "pwd", "true", "false", "date", "head", "wc", "sort"))
 UNASKED_TOOLS = frozenset(("Read", "Glob", "Grep", "Agent", "TodoWrite"))
 REJECTED = (
-    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
-    "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
+    "edit, the new_string was NOT written to the file). STOP what you are doing and wait for the user to "
+    "tell you how to proceed."
 )
 CAVEAT = (
-    "<local-command-caveat>The command below was run directly in Claude Code, not sent to you as a request, and its "
-    "output goes straight to the user. It's recorded here as context for later messages.</local-command-caveat>"
+    "<local-command-caveat>The command below was run directly in Claude Code, not sent to you as a request, "
+    "and its output goes straight to the user. It's recorded here as context for later messages."
+    "</local-command-caveat>"
 )
 API_WORDS = {400: "unknown", 401: "authentication_failed", 403: "authentication_failed", 429: "rate_limit"}
 API_TYPES = {
@@ -95,9 +110,16 @@ API_TYPES = {
     529: "overloaded_error",
 }
 FIRST_ATTACHMENTS = (
-    "environment model deferred_tools_delta agent_listing_delta skill_listing "
-    "session_context date remote_session_change prompt_snapshot"
-).split()
+    "environment",
+    "model",
+    "deferred_tools_delta",
+    "agent_listing_delta",
+    "skill_listing",
+    "session_context",
+    "date",
+    "remote_session_change",
+    "prompt_snapshot",
+)
 
 
 def new_uuid() -> str:
@@ -115,7 +137,7 @@ def stamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
 
 
-# -- script: the same language as script.py, as plain dictionaries ---------------------------------------------
+# -- script: the same language as script.py, as plain dictionaries ---------------------------------
 
 
 def echo(prompt: str) -> str:
@@ -137,7 +159,7 @@ def tool_block(argument: str) -> Record:
         }
     value = json.loads(rest) if rest else {}
     if not isinstance(value, dict):
-        raise ValueError(f"the argument of tool {name} is not a JSON object")
+        raise ValueError(f"the argument of tool {name} is not a JSON object")  # noqa: TRY004 - bad text
     return {"type": "tool_use", "name": name, "input": value}
 
 
@@ -247,7 +269,7 @@ class Faults:
         return merged
 
 
-# -- record ----------------------------------------------------------------------------------------------------
+# -- record ----------------------------------------------------------------------------------------
 
 
 class Out:
@@ -399,10 +421,16 @@ class ClaudeRecorder:
             self._attach(turn)
             return
         self.prompts += 1
+<<<<<<< HEAD
         if turn.source == "system":
             reminder = (
                 "<system-reminder>\n<tools-used-before-summary>Bash</tools-used-before-summary>\n</system-reminder>"
             )
+=======
+        if turn.source == "system" and "companion" in self.app.faults:
+            tools = "<tools-used-before-summary>Bash</tools-used-before-summary>"
+            reminder = f"<system-reminder>\n{tools}\n</system-reminder>"
+>>>>>>> wt-kit
             self._user(
                 turn,
                 reminder,
@@ -411,7 +439,7 @@ class ClaudeRecorder:
                 rowSource="recorded",
                 queueSkipAttachments=True,
             )
-        else:
+        if turn.source != "system":
             self.snapshot(turn.uuid)
         fields: Record = {"permissionMode": self.app.permission_mode, "origin": {"kind": "human"}}
         fields["promptSource"] = turn.source
@@ -619,7 +647,8 @@ class ClaudeRecorder:
     def local(self, command: str, arguments: str, stdout: str, *, prompt_id: str = "") -> None:
         """A command that ran in the CLI itself."""
         ids = {"promptId": prompt_id} if prompt_id else {}
-        tag = f"<command-name>/{command}</command-name>\n            <command-message>{command}</command-message>\n"
+        tag = f"<command-name>/{command}</command-name>\n"
+        tag += f"            <command-message>{command}</command-message>\n"
         tag += f"            <command-args>{arguments}</command-args>"
         for content, fields in (
             (CAVEAT, {"isMeta": True, "rowSource": "harness"}),
@@ -842,7 +871,7 @@ def proc_start() -> str:
         return "0"
 
 
-# -- keys and box ----------------------------------------------------------------------------------------------
+# -- keys and box ----------------------------------------------------------------------------------
 
 KEYS = {
     b"\r": "enter",
@@ -1042,7 +1071,7 @@ class Dialog:
         return [*rows, "", " Esc to cancel \u00b7 Tab to amend"]
 
 
-# -- the program -----------------------------------------------------------------------------------------------
+# -- the program -----------------------------------------------------------------------------------
 
 
 class App:
@@ -1084,7 +1113,9 @@ class App:
         self.escape_armed = 0.0
         self.exit_armed = 0.0
         self.exit_code: int | None = None
-        self.parts: list[str] = []
+        self.wake_fd, wake = os.pipe()  # a signal must end the wait for keys
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     # the envelope that every line of the conversation carries
     def envelope(self) -> Record:
@@ -1138,8 +1169,10 @@ class App:
         while self.exit_code is None:
             self._paint()
             timeout = max(0.0, min(self._due(), time.monotonic() + 5.0) - time.monotonic())
-            readable, _, _ = select.select([0], [], [], timeout)
-            if readable:
+            readable, _, _ = select.select([0, self.wake_fd], [], [], timeout)
+            if self.wake_fd in readable:
+                os.read(self.wake_fd, 64)
+            if 0 in readable and self.exit_code is None:
                 try:
                     raw = os.read(0, 1 << 16)
                 except OSError:
@@ -1360,7 +1393,7 @@ class App:
     def _bash(self, turn: Turn, command: str) -> None:
         import subprocess  # noqa: PLC0415 - costs start time
 
-        done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, check=False, cwd=self.cwd)  # noqa: S603 - the person's own command
+        done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, check=False, cwd=self.cwd)
         out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
         self.recorder.bash(turn, command, out.rstrip("\n"), err)
 
@@ -1438,7 +1471,6 @@ class App:
         """Ask the model; True when the turn failed there."""
         turn.phase, turn.shown = "before", []
         turn.message_id = "msg_" + new_uuid().replace("-", "")[:16]
-        self.parts = []
         error = step.get("error")
         times = int((error or {}).get("times") or 0)
         for attempt in (1, 2):
@@ -1480,7 +1512,8 @@ class App:
                 continue
             full = block[key]
             if key == "text" and "quote_ui" in turn.faults:
-                full += "\n\u276f\u00a0quoted prompt\n  ? for shortcuts\n  esc to interrupt\n Do you want to proceed?\n \u276f 1. Yes"
+                full += "\n\u276f\u00a0quoted prompt\n  ? for shortcuts\n  esc to interrupt"
+                full += "\n Do you want to proceed?\n \u276f 1. Yes"
                 block[key] = full
             partial = {**block, key: ""}
             turn.shown.append(partial)
@@ -1581,7 +1614,7 @@ class App:
         import tempfile  # noqa: PLC0415
 
         sink = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        process = subprocess.Popen(  # noqa: S603 - the script's own command
+        process = subprocess.Popen(
             ["/bin/bash", "-c", str(block["input"].get("command", ""))],
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -1713,7 +1746,8 @@ class App:
         if self.turn is not None:
             self.later(0.2, lambda: self._notify(task, tool))
             return
-        text = f"<task-notification>\n<task-id>{task}</task-id>\n<tool-use-id>{tool}</tool-use-id>\n<status>completed</status>\n"
+        text = f"<task-notification>\n<task-id>{task}</task-id>\n<tool-use-id>{tool}</tool-use-id>\n"
+        text += "<status>completed</status>\n"
         text += "<result>sub-agent answer</result>\n</task-notification>"
         self.recorder.queue("enqueue", content=text)
         self.recorder.queue("dequeue")
@@ -1767,7 +1801,8 @@ class App:
         try:
             width, height = os.get_terminal_size(1)
         except OSError:
-            width, height = 80, 24
+            width, height = 0, 0
+        width, height = width or 80, height or 24
         bottom = self._bottom(width, now)
         body: list[str] = []
         for line in self._body():
@@ -1844,7 +1879,7 @@ def startup_dialog(kind: str, cwd: str, done: Callable[[int], None]) -> Dialog:
     return Dialog(["A new version is available", "", "Update now?"], ["Not now", "Update and restart"], done, chosen=1)
 
 
-# -- terminal and options --------------------------------------------------------------------------------------
+# -- terminal and options --------------------------------------------------------------------------
 
 _SAVED: list[Any] = []
 
@@ -1885,9 +1920,25 @@ def restore_terminal() -> None:
 
 WITH_VALUE = frozenset(
     (
-        "--session-id --resume -r --permission-mode --model --settings --dialect --fault --script --record --mcp-config "
-        "--allowedTools --allowed-tools --disallowedTools --append-system-prompt --add-dir --effort --system-prompt"
-    ).split()
+        "--session-id",
+        "--resume",
+        "-r",
+        "--permission-mode",
+        "--model",
+        "--settings",
+        "--dialect",
+        "--fault",
+        "--script",
+        "--record",
+        "--mcp-config",
+        "--allowedTools",
+        "--allowed-tools",
+        "--disallowedTools",
+        "--append-system-prompt",
+        "--add-dir",
+        "--effort",
+        "--system-prompt",
+    )
 )
 
 

@@ -1,7 +1,7 @@
 """Anthropic Messages on the wire: request bytes in, frames out. No sockets, no clock.
 
-Format facts were taken from what Claude Code 2.1.332 sends and accepts (docs/providers/claude_code.md). Another wire
-format is another module with the same three functions.
+Format facts were taken from what Claude Code 2.1.332 sends and accepts (docs/providers/claude_code.md).
+Another wire format is another module with the same three functions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from lastword.runtime.testing.script import Block, Step, StepError, TextBlock, ThinkingBlock, ToolBlock
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-_HOST_TEXT = re.compile(r"^<(local-command-|command-|bash-)|^\[Request interrupted by user")
+_HOST_TEXT = re.compile(r"^<(local-command-|command-)|^\[Request interrupted by user")
 _ABSORBED_MARK = "while you were working"
 
 
@@ -76,6 +76,7 @@ def parse(headers: dict[str, str], body: dict[str, Any]) -> ModelRequest:
 
     Args:
         headers: names in lower case.
+        body: the decoded JSON object.
     """
     messages = [message for message in body.get("messages") or [] if isinstance(message, dict)]
     prompt, answered = "", 0

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pane_rig import Pane
 
-from lastword.runtime.testing import SCRIPTED_CLI, Rehearsal
+from lastword.runtime.testing import SCRIPTED_CLI, ModelRequest, Rehearsal, Step, TextBlock
+from pane_rig import Pane
 
 CLAUDE = os.environ.get("LASTWORD_CLAUDE_BIN", "")
 pytestmark = [
@@ -48,8 +48,28 @@ READ_KEYS = {
     "apiBlockIndex", "requestId", "operation", "content", "reason", "commandUuid", "deliveryId", "attachment",
     "durationMs", "messageCount", "level", "commandRun", "isCompactSummary", "logicalParentUuid", "userType", "entrypoint", "sentAtMs", "turnCompanion", "compactMetadata", "isVisibleInTranscriptOnly",
 }  # fmt: skip
-MESSAGE_KEYS = {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage", "stop_details"}
-REGISTRY_KEYS = {"pid", "sessionId", "cwd", "startedAt", "procStart", "version", "kind", "entrypoint", "status"}
+MESSAGE_KEYS = {
+    "id",
+    "type",
+    "role",
+    "model",
+    "content",
+    "stop_reason",
+    "stop_sequence",
+    "usage",
+    "stop_details",
+}
+REGISTRY_KEYS = {
+    "pid",
+    "sessionId",
+    "cwd",
+    "startedAt",
+    "procStart",
+    "version",
+    "kind",
+    "entrypoint",
+    "status",
+}
 REGISTRY_KEYS |= {"updatedAt", "statusUpdatedAt"}
 
 
@@ -171,7 +191,9 @@ def clear(run: Run) -> None:
     run.pane.submit("before")
     run.wait_end()
     run.pane.submit("/clear")
-    run.pane.until(lambda: run.pane.registry().get("sessionId") not in ("", None, run.first_id), "new session id")
+    run.pane.until(
+        lambda: run.pane.registry().get("sessionId") not in ("", None, run.first_id), "new session id"
+    )
     run.session_id = run.pane.registry()["sessionId"]
     run.pane.until(lambda: run.pane.box().strip("❯\u00a0 \n") == "", "empty box")
     run.pane.submit("after")
@@ -284,13 +306,22 @@ def shape(run: Run) -> list[tuple[str, tuple[str, ...], Any]]:
     return rows
 
 
+def slow_sub_agent(request: ModelRequest) -> Step | None:
+    """A sub-agent that outlives its parent's answer, as real ones do."""
+    if "sub task" in request.prompt and "[[" not in request.prompt:
+        return Step(delay_s=1.0, blocks=(TextBlock(text="sub-agent answer"),))
+    return None
+
+
 @pytest.fixture
 def stage() -> Iterator[Rehearsal]:
-    with Rehearsal() as rehearsal:
+    with Rehearsal(respond=slow_sub_agent) as rehearsal:
         yield rehearsal
 
 
-def play(argv: list[str], stage: Rehearsal, scenario: Callable[[Run], None]) -> tuple[list[Any], dict[str, Any], Path]:
+def play(
+    argv: list[str], stage: Rehearsal, scenario: Callable[[Run], None]
+) -> tuple[list[Any], dict[str, Any], Path]:
     session_id = str(uuid.uuid4())
     command = [*argv, "--session-id", session_id, "--permission-mode", "default"]
     with Pane(command, stage.env, stage.cwd) as pane:
@@ -307,7 +338,9 @@ def play(argv: list[str], stage: Rehearsal, scenario: Callable[[Run], None]) -> 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_the_scripted_cli_records_what_the_real_one_records(scenario: Callable[[Run], None], stage: Rehearsal) -> None:
+def test_the_scripted_cli_records_what_the_real_one_records(
+    scenario: Callable[[Run], None], stage: Rehearsal
+) -> None:
     real, registry, path = play([CLAUDE], stage, scenario)
     assert path.exists()
     imitated, own_registry, own_path = play([sys.executable, str(SCRIPTED_CLI)], stage, scenario)
