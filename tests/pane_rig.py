@@ -15,9 +15,7 @@ WAIT_S = 12.0
 
 
 class Pane:
-    def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, width: int = 120, height: int = 40
-    ):
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, width: int = 120, height: int = 40):
         self.socket = f"kit-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self.home, self.cwd = Path(env["HOME"]), cwd
         words = ["env", "-i", *(f"{key}={value}" for key, value in env.items()), *argv]
@@ -43,14 +41,10 @@ class Pane:
         return self
 
     def __exit__(self, *_: object) -> None:
-        subprocess.run(
-            ["tmux", "-L", self.socket, "kill-server"], capture_output=True, timeout=10, check=False
-        )
+        subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, timeout=10, check=False)
         folder = Path(os.environ.get("TMUX_TMPDIR", "/tmp"))
         (folder / f"tmux-{os.getuid()}" / self.socket).unlink(missing_ok=True)
-        self.until(
-            lambda: not Path(f"/proc/{self.pid}").exists() or self._zombie(), "the program's end", bound_s=5
-        )
+        self.until(lambda: not Path(f"/proc/{self.pid}").exists() or self._zombie(), "the program's end", bound_s=5)
 
     def _zombie(self) -> bool:
         try:
@@ -102,9 +96,7 @@ class Pane:
             if text.count("\n") > 2 or len(text) > 800
             else text.rsplit("\n", maxsplit=1)[-1].strip()[-20:]
         )
-        self.until(
-            lambda: mark in self.box().replace("\n  ", "") or mark in self.box(), f"{mark!r} in the box"
-        )
+        self.until(lambda: mark in self.box().replace("\n  ", "") or mark in self.box(), f"{mark!r} in the box")
         self.keys("Enter")
 
     def registry(self) -> dict[str, Any]:

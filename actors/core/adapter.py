@@ -94,11 +94,13 @@ class DialogOpen(msgspec.Struct, frozen=True, kw_only=True, tag="dialog_open"):
     Attributes:
         key: stable identity of this very dialog within one process of the CLI.
         options: as shown, in order; may be empty where the screen does not tell.
+        cursor: index of the option under the cursor, where options are chosen by moving it; None otherwise.
     """
 
     key: str
     question: str
     options: tuple[str, ...] = ()
+    cursor: int | None = None
     kind: Literal["trust", "permission", "login", "update", "rate_limit", "question", "panel", "other"] = "other"
 
 

@@ -190,9 +190,7 @@ class _Server(HTTPServer):
             if self.owner._stopping.is_set():  # noqa: SLF001 - one noun in two classes
                 self.shutdown_request(request)
                 return
-        thread = threading.Thread(
-            target=self._serve, args=(request, client_address), name="model-server-connection"
-        )
+        thread = threading.Thread(target=self._serve, args=(request, client_address), name="model-server-connection")
         with self._guard:
             self._open[thread] = request
         thread.start()

@@ -89,9 +89,7 @@ INVISIBLE = re.compile(
     "\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]"
 )
 ANSI = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|[@-Z\\\\-_a-z])")
-SAFE_COMMANDS = frozenset(
-    ("echo", "sleep", "ls", "cat", "pwd", "true", "false", "date", "head", "wc", "sort")
-)
+SAFE_COMMANDS = frozenset(("echo", "sleep", "ls", "cat", "pwd", "true", "false", "date", "head", "wc", "sort"))
 UNASKED_TOOLS = frozenset(("Read", "Glob", "Grep", "Agent", "TodoWrite"))
 REJECTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
@@ -389,9 +387,7 @@ class ClaudeRecorder:
         for number, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(line)])):
             self.out.put(line[start:stop], base_s + number * pause_s)
 
-    def chain(
-        self, record: Record, *, late: bool = True, parent: str | None = None, link: bool = True
-    ) -> str:
+    def chain(self, record: Record, *, late: bool = True, parent: str | None = None, link: bool = True) -> str:
         """Write a line of the conversation; returns its uuid."""
         uuid = record.pop("uuid", "") or new_uuid()
         line: Record = {"parentUuid": parent or self.parent, "isSidechain": False, **record, "uuid": uuid}
@@ -416,9 +412,7 @@ class ClaudeRecorder:
     def snapshot(self, uuid: str) -> None:
         """The file-history line that goes before a prompt."""
         inner = {"messageId": uuid, "trackedFileBackups": {}, "timestamp": stamp()}
-        self.raw(
-            {"type": "file-history-snapshot", "messageId": uuid, "snapshot": inner, "isSnapshotUpdate": False}
-        )
+        self.raw({"type": "file-history-snapshot", "messageId": uuid, "snapshot": inner, "isSnapshotUpdate": False})
 
     def begin(self, turn: Turn) -> None:
         """The prompt, and at the first one all that goes with it."""
@@ -451,9 +445,7 @@ class ClaudeRecorder:
                 "producer": "session-task",
                 "runId": new_uuid()[:17],
             }
-            fields.update(
-                sentAtMs=int(time.time() * 1000), rowSource="recorded", turnOrigin="task_notification"
-            )
+            fields.update(sentAtMs=int(time.time() * 1000), rowSource="recorded", turnOrigin="task_notification")
         fields["turnPosition"] = {"promptIndex": self.prompts, "turnIndex": self.prompts}
         turn.uuid = self._user(turn, turn.prompt, uuid=turn.uuid, **fields)
         if self.zero_leaf:
@@ -493,9 +485,7 @@ class ClaudeRecorder:
         )
         return uuid
 
-    def message(
-        self, turn: Turn, blocks: list[Record], reason: str | None, *, aborted: bool = False
-    ) -> list[str]:
+    def message(self, turn: Turn, blocks: list[Record], reason: str | None, *, aborted: bool = False) -> list[str]:
         """An assistant message: a line for each block, all with the final stop reason."""
         tools = [block["name"] for block in blocks if block["type"] == "tool_use"]
         if tools and not aborted:
@@ -531,9 +521,7 @@ class ClaudeRecorder:
         """Text that the CLI puts to the model as if from the user."""
         self._user(turn, text, isMeta=True, turnCompanion=True, ownNote=True, **fields)
 
-    def tool_result(
-        self, turn: Turn, block: Record, uuid: str, text: str, *, error: bool, asked: bool
-    ) -> None:
+    def tool_result(self, turn: Turn, block: Record, uuid: str, text: str, *, error: bool, asked: bool) -> None:
         """What a tool gave back."""
         content = [{"tool_use_id": block["id"], "type": "tool_result", "content": text, "is_error": error}]
         stdout = "" if text == "(Bash completed with no output)" else text
@@ -631,9 +619,7 @@ class ClaudeRecorder:
             return
         if turn.phase in ("tool", "dialog"):
             for block, uuid in turn.open_tools:
-                content = [
-                    {"type": "tool_result", "content": REJECTED, "is_error": True, "tool_use_id": block["id"]}
-                ]
+                content = [{"type": "tool_result", "content": REJECTED, "is_error": True, "tool_use_id": block["id"]}]
                 fields: Record = {
                     "toolUseResult": "User rejected tool use",
                     "toolDenialKind": "user-rejected",
@@ -661,9 +647,7 @@ class ClaudeRecorder:
             (CAVEAT, {"isMeta": True, "rowSource": "harness"}),
             (tag, {"rowSource": "local"}),
         ):
-            self.chain(
-                {**ids, "type": "user", "message": {"role": "user", "content": content}, **fields}, late=False
-            )
+            self.chain({**ids, "type": "user", "message": {"role": "user", "content": content}, **fields}, late=False)
         told = f"<local-command-stdout>{stdout}</local-command-stdout>"
         if prompt_id:
             self.chain(
@@ -776,9 +760,7 @@ class PlainRecorder(ClaudeRecorder):
         return os.path.abspath(self.app.record_path or default)
 
     def _line(self, kind: str, **fields: Any) -> None:
-        ClaudeRecorder.raw(
-            self, {"kind": kind, "session": self.app.session_id, "turn": self.prompts, **fields}
-        )
+        ClaudeRecorder.raw(self, {"kind": kind, "session": self.app.session_id, "turn": self.prompts, **fields})
 
     def raw(self, record: Record) -> None:
         """Nothing of the other dialect."""
@@ -788,9 +770,7 @@ class PlainRecorder(ClaudeRecorder):
         self.prompts += 1
         self._line("prompt", text=turn.prompt, source=turn.source)
 
-    def message(
-        self, turn: Turn, blocks: list[Record], reason: str | None, *, aborted: bool = False
-    ) -> list[str]:
+    def message(self, turn: Turn, blocks: list[Record], reason: str | None, *, aborted: bool = False) -> list[str]:
         """An answer line for each text block, a tool line for each call."""
         for block in blocks:
             if block["type"] == "text":
@@ -800,9 +780,7 @@ class PlainRecorder(ClaudeRecorder):
                 self._line("tool", id=block["id"], name=block["name"], input=block["input"])
         return [new_uuid() for _ in blocks]
 
-    def tool_result(
-        self, turn: Turn, block: Record, uuid: str, text: str, *, error: bool, asked: bool
-    ) -> None:
+    def tool_result(self, turn: Turn, block: Record, uuid: str, text: str, *, error: bool, asked: bool) -> None:
         """A tool_result line."""
         self._line("tool_result", id=block["id"], text=text, error=error)
 
@@ -1070,9 +1048,7 @@ class Box:
 class Dialog:
     """A question with numbered options; the answer goes to ``done`` as an index, -1 for Escape."""
 
-    def __init__(
-        self, title: list[str], options: list[str], done: Callable[[int], None], *, chosen: int = 0
-    ) -> None:
+    def __init__(self, title: list[str], options: list[str], done: Callable[[int], None], *, chosen: int = 0) -> None:
         self.title = title
         self.options = options
         self.done = done
@@ -1364,9 +1340,7 @@ class App:
             return
         turn = Turn(text, "bash" if item["bash"] else source, self.recorder.parent)
         turn.faults = self.faults.with_prompt(text)
-        self.history += [
-            f"\u276f {line}" if not n else f"  {line}" for n, line in enumerate(item["shown"].split("\n"))
-        ]
+        self.history += [f"\u276f {line}" if not n else f"  {line}" for n, line in enumerate(item["shown"].split("\n"))]
         self.history.append("")
         if item["bash"]:
             self._bash(turn, text)
@@ -1394,9 +1368,7 @@ class App:
             self.registry.put("busy")
             self.recorder.header()
             self.recorder.compacted("manual", prompt_id)
-            self.recorder.local(
-                "compact", arguments, "Compacted (ctrl+o to see full summary)", prompt_id=prompt_id
-            )
+            self.recorder.local("compact", arguments, "Compacted (ctrl+o to see full summary)", prompt_id=prompt_id)
             self.registry.put("idle")
         elif name in ("exit", "quit"):
             self.exit_code = 0
@@ -1424,9 +1396,7 @@ class App:
         names = re.findall(r"\[\[script:([^\]]+)\]\]", turn.prompt)
         if not names:
             unwrapped = (
-                re.sub(r'\s*</?pasted_content id="\w+">\n?', "", turn.prompt)
-                if "<pasted" in turn.prompt
-                else ""
+                re.sub(r'\s*</?pasted_content id="\w+">\n?', "", turn.prompt) if "<pasted" in turn.prompt else ""
             )
             return inline_steps(unwrapped or turn.prompt)
         missing: list[Record] = [{"blocks": [{"type": "text", "text": f"no script named {names[-1]}"}]}]
@@ -1470,9 +1440,7 @@ class App:
                 return
             elif not blocks and reason == "end_turn":
                 if turn.answered >= 0 and index == 1:
-                    self.recorder.note(
-                        turn, "[Your previous response had no visible output. Please continue.]"
-                    )
+                    self.recorder.note(turn, "[Your previous response had no visible output. Please continue.]")
                     continue
                 yield from self._finish(turn, [], reason)
                 return
@@ -1657,9 +1625,7 @@ class App:
                 turn.subagents += 1
                 prompt, answer = str(block["input"].get("prompt", "")), "sub-agent answer"
                 agent = self.recorder.subagent(prompt, answer, block["id"])
-                self.later(
-                    max(0.3, turn.faults.number("subagent", 0.5)), lambda: self._notify(agent, block["id"])
-                )
+                self.later(max(0.3, turn.faults.number("subagent", 0.5)), lambda: self._notify(agent, block["id"]))
                 return f"Async agent launched successfully.\nagentId: {agent}", False
             return f"{block['name']} done", False
         sink = block.pop("_sink")
@@ -1734,8 +1700,7 @@ class App:
         for block in blocks:
             if block["type"] == "text":
                 self.history += [
-                    ("\u25cf " if not n else "  ") + line
-                    for n, line in enumerate(block["text"][-4000:].split("\n"))
+                    ("\u25cf " if not n else "  ") + line for n, line in enumerate(block["text"][-4000:].split("\n"))
                 ]
                 self.history.append("")
             elif block["type"] == "tool_use":
@@ -1875,9 +1840,7 @@ class App:
             shown = "Press up to edit queued messages"
         glyph = "!\u00a0" if self.box.bash else GLYPH
         rows = [(glyph if not n else "  ") + line for n, line in enumerate(shown.split("\n"))]
-        rows = [row[at : at + width - 1] for row in rows for at in range(0, max(1, len(row)), width - 1)][
-            -12:
-        ]
+        rows = [row[at : at + width - 1] for row in rows for at in range(0, max(1, len(row)), width - 1)][-12:]
         busy = self.turn is not None and "idle_look" not in self.turn.faults
         footer = "  \u23f8 manual mode on"
         if not self.box.text:
@@ -1906,9 +1869,7 @@ def startup_dialog(kind: str, cwd: str, done: Callable[[int], None]) -> Dialog:
     if kind == "api_key":
         title = ["Detected a custom API key in your environment", "", "Do you want to use this API key?"]
         return Dialog(title, ["Yes", "No (recommended)"], done, chosen=1)
-    return Dialog(
-        ["A new version is available", "", "Update now?"], ["Not now", "Update and restart"], done, chosen=1
-    )
+    return Dialog(["A new version is available", "", "Update now?"], ["Not now", "Update and restart"], done, chosen=1)
 
 
 # -- terminal and options --------------------------------------------------------------------------

@@ -104,18 +104,14 @@ def test_the_prompt_is_found_behind_reminders_and_interruptions(server: ModelSer
     assert text_of(answer(server, {"role": "user", "content": content})) == "echo: the real one"
 
 
-@pytest.mark.parametrize(
-    "told", ["[Request interrupted by user]", "<local-command-stdout>x</local-command-stdout>"]
-)
+@pytest.mark.parametrize("told", ["[Request interrupted by user]", "<local-command-stdout>x</local-command-stdout>"])
 def test_what_the_cli_says_itself_is_no_prompt(server: ModelServer, told: str) -> None:
     content = [{"type": "text", "text": "asked"}, {"type": "text", "text": told}]
     assert text_of(answer(server, {"role": "user", "content": content})) == "echo: asked"
 
 
 def test_a_message_absorbed_in_a_turn_does_not_change_its_script(server: ModelServer) -> None:
-    absorbed = (
-        "<system-reminder>\nThe user sent a new message while you were working:\nmore\n</system-reminder>"
-    )
+    absorbed = "<system-reminder>\nThe user sent a new message while you were working:\nmore\n</system-reminder>"
     history = [
         "[[tool:Bash:ls]][[say:end]]",
         {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]},

@@ -12,9 +12,7 @@ from lastword.runtime.testing import SCRIPTED_CLI, echo, inline_steps
 
 def test_version_is_told_at_once() -> None:
     started = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, str(SCRIPTED_CLI), "--version"], capture_output=True, check=True, timeout=10
-    )
+    done = subprocess.run([sys.executable, str(SCRIPTED_CLI), "--version"], capture_output=True, check=True, timeout=10)
     assert done.stdout.decode().strip() == "2.1.332 (Claude Code)"
     assert time.monotonic() - started < 1
 
@@ -92,12 +90,12 @@ def test_a_message_during_a_tool_is_absorbed(cli) -> None:
     pane.until(lambda: pane.find(type="assistant"), "tool call")
     pane.submit("steer")
     pane.wait_end()
-    wanted = "user assistant queue-operation/enqueue queue-operation/remove user attachment assistant system/turn_duration"
+    wanted = (
+        "user assistant queue-operation/enqueue queue-operation/remove user attachment assistant system/turn_duration"
+    )
     assert pane.kinds() == wanted.split()
     removed = pane.find(operation="remove")[0]
-    joined = next(r for r in pane.find(type="attachment") if r["attachment"]["type"] == "queued_command")[
-        "attachment"
-    ]
+    joined = next(r for r in pane.find(type="attachment") if r["attachment"]["type"] == "queued_command")["attachment"]
     assert (removed["reason"], joined["prompt"]) == ("absorbed_mid_turn", "steer")
     assert removed["deliveryId"] == joined["delivery_id"]
 
@@ -325,9 +323,7 @@ def test_server_and_cli_read_the_same_language(prompt) -> None:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    own = msgspec.convert(
-        module.inline_steps(prompt), type=type(inline_steps(prompt)) and tuple[_step(), ...]
-    )
+    own = msgspec.convert(module.inline_steps(prompt), type=type(inline_steps(prompt)) and tuple[_step(), ...])
     assert own == inline_steps(prompt)
     assert module.echo("x" * 3000) == echo("x" * 3000)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lastword.runtime.testing import Rehearsal
 
 from lastword import Runtime
+from lastword.runtime.testing import Rehearsal
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import live_clis

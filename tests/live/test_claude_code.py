@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lastword.runtime.testing import Rehearsal
 
 from lastword import Answer, Command, Completion, Event, Interrupt, RejectedError, Runtime, Session, events
+from lastword.runtime.testing import Rehearsal
 
 pytestmark = pytest.mark.live
 
@@ -259,7 +259,7 @@ def test_a_message_while_a_tool_runs_joins_that_turn(session: Session) -> None:
 
 @pytest.mark.contract("C19")
 def test_a_background_task_starts_a_turn_of_its_own_that_closes_none_of_ours(session: Session) -> None:
-    background = '[[tool:Bash2:x]]'
+    background = "[[tool:Bash2:x]]"
     del background
     prompt = (
         "[[say:Delegating.]]"
@@ -365,7 +365,9 @@ def test_a_persons_draft_is_not_mixed_with_ours(session: Session) -> None:
 
 
 @pytest.mark.contract("C25")
-def test_a_permission_dialog_is_an_event_and_only_the_hosts_answer_is_typed(session: Session, rehearsal: Rehearsal) -> None:
+def test_a_permission_dialog_is_an_event_and_only_the_hosts_answer_is_typed(
+    session: Session, rehearsal: Rehearsal
+) -> None:
     assert session.run("warm", deadline_s=WAIT_S).status == "completed"
     ack = session.send("[[tool:Bash:touch made-by-tool]][[say:done with it]] ask")
     opened = await_event(session, events.DialogOpened, ack.seq)

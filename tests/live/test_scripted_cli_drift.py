@@ -191,9 +191,7 @@ def clear(run: Run) -> None:
     run.pane.submit("before")
     run.wait_end()
     run.pane.submit("/clear")
-    run.pane.until(
-        lambda: run.pane.registry().get("sessionId") not in ("", None, run.first_id), "new session id"
-    )
+    run.pane.until(lambda: run.pane.registry().get("sessionId") not in ("", None, run.first_id), "new session id")
     run.session_id = run.pane.registry()["sessionId"]
     run.pane.until(lambda: run.pane.box().strip("❯\u00a0 \n") == "", "empty box")
     run.pane.submit("after")
@@ -319,9 +317,7 @@ def stage() -> Iterator[Rehearsal]:
         yield rehearsal
 
 
-def play(
-    argv: list[str], stage: Rehearsal, scenario: Callable[[Run], None]
-) -> tuple[list[Any], dict[str, Any], Path]:
+def play(argv: list[str], stage: Rehearsal, scenario: Callable[[Run], None]) -> tuple[list[Any], dict[str, Any], Path]:
     session_id = str(uuid.uuid4())
     command = [*argv, "--session-id", session_id, "--permission-mode", "default"]
     with Pane(command, stage.env, stage.cwd) as pane:
@@ -338,9 +334,7 @@ def play(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_the_scripted_cli_records_what_the_real_one_records(
-    scenario: Callable[[Run], None], stage: Rehearsal
-) -> None:
+def test_the_scripted_cli_records_what_the_real_one_records(scenario: Callable[[Run], None], stage: Rehearsal) -> None:
     real, registry, path = play([CLAUDE], stage, scenario)
     assert path.exists()
     imitated, own_registry, own_path = play([sys.executable, str(SCRIPTED_CLI)], stage, scenario)
