@@ -29,58 +29,21 @@ from lastword.transports._guard import guarded
 from lastword.transports.process import ExitWatcher, ProcessId, child_start, end_families, family, pid_start
 from lastword.transports.tmux_control import SERVER_GONE, Command, ControlClient, Reply, quote
 from lastword.transports.tmux_pane import PaneHandle, Pressed, Refused, Screen, exit_status, reply_error
+from lastword.transports.tmux_setup import CALL_TIMEOUT_S, TmuxInfo, find_tmux, option_words
 
-VERSION_MIN = (3, 2)
 HUB = "hub"
 OWNER_OPTION = "@lastword"
-HISTORY_LINES = 2000
-"""Scrollback kept for a person who attaches; we never read it."""
 START_TIMEOUT_S = 10.0
-CALL_TIMEOUT_S = 5.0
 LIVENESS_TIMEOUT_S = 1.0
 KILL_SERVER_TIMEOUT_S = 1.0
 DEATH_CHECK_S = 0.2
 """After the control client is gone: how long the server's own end is waited for before it counts as living."""
 REATTACH_MAX = 3
-STATUS_ASKS_MAX = 100
-"""How often tmux is asked for an exit status: it learns of the death a moment later than our pidfd."""
+STATUS_WAITS_S = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Waits before each question for an exit status: tmux learns of a death later than our pidfd, under load much later."""
 SOCKET_PATH_BYTES_MAX = 107
 HOLD_S = 2**31 - 1
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_INSTALL = "install tmux 3.2 or newer (apt install tmux, dnf install tmux, brew install tmux)"
-
-_SERVER_OPTIONS = {
-    "exit-empty": "off",
-    "exit-unattached": "off",
-    "escape-time": "0",
-    "set-clipboard": "off",  # a CLI must not reach the person's clipboard
-}
-_SESSION_OPTIONS = {
-    "history-limit": str(HISTORY_LINES),
-    "status": "off",
-    "destroy-unattached": "off",
-    "update-environment": "",  # a pane's environment is what we say, not what a client brings
-    "set-titles": "off",
-    "bell-action": "none",
-    "mouse": "off",
-}
-# window-size stays "latest": as a global "manual" it makes new-session crash the whole 3.3a server (tried); each
-# window is pinned with resize-window instead.
-_WINDOW_OPTIONS = {
-    "remain-on-exit": "on",  # a CLI that ends leaves its last words and its exit status
-    "remain-on-exit-format": "",
-    "automatic-rename": "off",
-    "allow-rename": "off",
-    "allow-passthrough": "off",
-    "monitor-bell": "off",
-}
-
-
-class TmuxInfo(msgspec.Struct, frozen=True):
-    """The tmux program found."""
-
-    path: str
-    version: tuple[int, int]
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -120,29 +83,6 @@ class StopReport(msgspec.Struct, frozen=True, kw_only=True):
     server: Literal["ended", "killed", "already_gone", "survives"]
     killed: tuple[int, ...] = ()
     survivors: tuple[int, ...] = ()
-
-
-def find_tmux() -> TmuxInfo:
-    """The tmux on PATH. Blocks for one ``tmux -V``.
-
-    Raises:
-        TransportError: kind ``tmux_missing`` or ``tmux_unsupported``, with the remedy.
-    """
-    path = shutil.which("tmux")
-    if path is None:
-        raise TransportError("tmux_missing", "there is no tmux on PATH", remedy=_INSTALL)
-    try:
-        result = subprocess.run([path, "-V"], capture_output=True, timeout=CALL_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise TransportTimeoutError("tmux -V", CALL_TIMEOUT_S) from error
-    except OSError as error:
-        raise TransportError("tmux_missing", f"{path} does not run: {error.strerror}", remedy=_INSTALL) from error
-    text = result.stdout.decode("utf-8", "replace").strip()
-    match = re.search(r"(\d+)\.(\d+)", text)
-    version = (int(match[1]), int(match[2])) if match else (0, 0)
-    if version < VERSION_MIN:
-        raise TransportError("tmux_unsupported", f"{path} says {text!r}; 3.2 is the oldest known", remedy=_INSTALL)
-    return TmuxInfo(path, version)
 
 
 class TmuxServer:
@@ -252,17 +192,9 @@ class TmuxServer:
     def _set_options(self) -> None:
         import libtmux  # noqa: PLC0415 - 70 ms
 
-        words: list[str] = []
-        terminal = "tmux-256color" if _has_terminfo("tmux-256color") else "screen-256color"
-        for flag, options in (
-            ("-sq", {**_SERVER_OPTIONS, "default-terminal": terminal}),
-            ("-gq", _SESSION_OPTIONS),
-            ("-gwq", _WINDOW_OPTIONS),
-        ):
-            for option, value in options.items():
-                words += ["set-option", flag, option, value, ";"]
+        words = option_words()
         server = libtmux.Server(socket_path=str(self.socket_path), config_file="/dev/null")
-        result = server.cmd(words[0], *words[1:-1])
+        result = server.cmd(words[0], *words[1:])
         if result.stderr:
             raise TransportError("transport_failed", f"tmux options: {' '.join(result.stderr)}")
 
@@ -462,19 +394,38 @@ class TmuxServer:
 
         From a pidfd, so it also comes when the server is gone; not after :meth:`stop` or :meth:`detach`.
         """
-        pane_id, asks = endpoint.pane_id, [0]
-        line = f"display-message -p -t {pane_id} '#{{pane_pid}},#{{pane_dead_status}},#{{pane_dead_signal}}'".encode()
+        form = "'#{pane_pid},#{pane_dead_status},#{pane_dead_signal}'"
+        question = f"display-message -p -t {endpoint.pane_id} {form}".encode()
+        waits = iter(STATUS_WAITS_S)
 
         def told(reply: Reply) -> None:
             words = reply.text.split(",") if reply.ok else []
-            status = exit_status(words[1], words[2]) if len(words) == 3 and words[0] == str(endpoint.pid) else None
-            asks[0] += 1
-            if status is None and len(words) == 3 and words[0] and asks[0] < STATUS_ASKS_MAX:
-                self.submit_all(Command(line, told))
+            ours = len(words) == 3 and words[0] == str(endpoint.pid)
+            status = exit_status(words[1], words[2]) if ours else None
+            if ours and status is None:
+                ask()
             else:
                 on_exit(status)
 
-        self._exits.watch(endpoint.pid, lambda _: self.submit_all(Command(line, told)), start=endpoint.pid_start)
+        def ask_again() -> None:
+            # tmux 3.3a now and then misses the SIGCHLD of a child that dies right after its fork (seen on a busy
+            # machine: a zombie and no status until the next child died). Another one makes it look; it does no harm.
+            if self._server is not None:
+                self._server.send(signal.SIGCHLD)
+            self.submit_all(Command(question, told))
+
+        def ask() -> None:
+            wait_s = next(waits, None)
+            if wait_s is None:
+                guarded(on_exit, None)
+            elif wait_s == 0:
+                self.submit_all(Command(question, told))
+            else:
+                timer = threading.Timer(wait_s, ask_again)
+                timer.daemon = True
+                timer.start()
+
+        self._exits.watch(endpoint.pid, lambda _: ask(), start=endpoint.pid_start)
 
     def attach_command(self, endpoint: Endpoint | None = None) -> tuple[str, ...]:
         """What a person types to watch all, or that one pane."""
@@ -555,11 +506,6 @@ def _rows(reply: Reply) -> list[PaneRow]:
         if len(words) == 4 and words[1].isdigit():
             rows.append(PaneRow(words[0], int(words[1]), words[3], words[2] == "1"))
     return rows
-
-
-def _has_terminfo(name: str) -> bool:
-    folders = ("/usr/share/terminfo", "/lib/terminfo", "/etc/terminfo", "/usr/lib/terminfo", "/usr/share/misc/terminfo")
-    return any(Path(folder, sub, name).exists() for folder in folders for sub in (name[0], f"{ord(name[0]):x}"))
 
 
 def _bounded(call: Callable[[], T], timeout_s: float, what: str) -> T:

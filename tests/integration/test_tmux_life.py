@@ -17,6 +17,7 @@ from integration.tmux_kit import ECHO_TUI, Echo, answer, close, open_descriptors
 from lastword.actors.core.errors import TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import Transport
 from lastword.transports import tmux as edge
+from lastword.transports import tmux_setup
 from lastword.transports.process import ExitWatcher, ProcessId, pid_start
 from lastword.transports.tmux import Alive, Gone, PaneHandle, Pressed, Refused, TmuxServer, Unknown, find_tmux
 from lastword.transports.tmux_control import ControlClient, Reply, quote
@@ -243,13 +244,15 @@ def test_c60_a_programs_end_is_told_with_its_status_and_its_last_words_stay(serv
     assert isinstance(answer(pane.look), TransportError)
 
 
-def test_c60_a_signal_is_a_negative_status(server):
-    pane = open_pane(server, "killed", ["sleep", "1000"])
-    statuses: queue.Queue[int | None] = queue.Queue()
-    server.watch_exit(pane, statuses.put)
-    os.kill(pane.pid, signal.SIGKILL)
-    assert statuses.get(timeout=5) == -9
-    close(pane, 0)
+def test_c60_a_signal_is_a_negative_status_even_right_after_the_fork(server):
+    # tmux 3.3a misses some SIGCHLDs of children killed this early; under load one in four, until it was poked.
+    for n in range(10):
+        pane = open_pane(server, f"killed{n}", ["sleep", "1000"])
+        os.kill(pane.pid, signal.SIGKILL)
+        statuses: queue.Queue[int | None] = queue.Queue()
+        server.watch_exit(pane, statuses.put)
+        assert statuses.get(timeout=5) == -9
+        close(pane, 0)
 
 
 @pytest.mark.contract("C61")
@@ -561,7 +564,7 @@ def test_e35_a_lost_control_client_alone_is_unknown_and_never_gone(own_server):
 def test_the_clipboard_and_pass_through_are_closed_to_a_program(server):
     assert server.control.call(b"show-options -sv set-clipboard", 5).lines == (b"off",)
     assert server.control.call(b"show-options -gwv allow-passthrough", 5).lines == (b"off",)
-    assert server.control.call(b"show-options -gv history-limit", 5).lines == (str(edge.HISTORY_LINES).encode(),)
+    assert server.control.call(b"show-options -gv history-limit", 5).lines == (str(tmux_setup.HISTORY_LINES).encode(),)
 
 
 def test_a_flooding_pane_costs_the_others_little(server, tmp_path):
