@@ -144,9 +144,10 @@ class TranscriptWatcherActor(Actor):
         if data is None or data == self._status_last:
             return
         self._status_last = data
+        while self._read_once():
+            pass  # what the transcript says up to now comes before what the registry says now
         facts = self._oracle.feed_snapshot(self._status.path, data)
         if facts:
-            self._read()  # what the transcript says up to now comes before what the registry says now
             self._tell(tuple(facts), None)
 
     def _read(self) -> None:

@@ -61,13 +61,15 @@ class AssistantSaid(msgspec.Struct, frozen=True, kw_only=True, tag="assistant_sa
     """One complete assistant message of the turn; says nothing about whether the turn is over.
 
     ``native_message`` is the provider's id of the message; a later fact with the same id replaces its text
-    (a message may be recorded block by block).
+    (a message may be recorded block by block). ``ends_by_itself``: the message is of the kind behind which a turn may
+    be over; that alone says nothing either.
     """
 
     native_turn: str
     native_message: str
     text: str
     evidence: Evidence
+    ends_by_itself: bool = False
 
 
 class ToolStarted(msgspec.Struct, frozen=True, kw_only=True, tag="tool_intended"):

@@ -52,6 +52,8 @@ INTERRUPTS_MAX = 3
 """After so many unanswered interrupts the CLI is ended; its session resumes with the next message (C07)."""
 END_GRACE_S = 10.0
 """How long the end of the CLI, and its record read to the end, may take before it is asked for again."""
+ANSWER_GRACE_S = 5.0
+"""A final answer is on record and the CLI says that it is idle since: how long its terminal record may still come (C40)."""
 RECORD_RETRY_S = 1.0
 """Pause before a completion that the journal could not take is offered again; it is never given up."""
 
@@ -89,7 +91,7 @@ _ROW_STATES: Mapping[TurnState, RowState] = {
 }
 
 CancelReason = Literal["interrupted", "deadline"]
-TimerName = Literal["deadline", "reread", "interrupt_grace", "end_grace", "record_retry"]
+TimerName = Literal["deadline", "reread", "interrupt_grace", "end_grace", "record_retry", "answer_grace"]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +130,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     interrupted_at: float | None = None
     moots: int = 0
     idle_since: float | None = None
+    standing: AssistantSaid | None = None
     ending: bool = False
     completion: Completion | None = None
 
@@ -327,7 +330,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Step: TypeAlias = tuple[Turn, tuple[Effect, ...]]
-_STATE_TIMERS: tuple[TimerName, ...] = ("reread", "interrupt_grace", "end_grace")
+_STATE_TIMERS: tuple[TimerName, ...] = ("reread", "interrupt_grace", "end_grace", "answer_grace")
 
 
 def step(turn: Turn, event: TurnEvent, now: Now) -> Step:
@@ -448,6 +451,8 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return turn, ()  # the record shows the prompt: that wins
         case Cancel():
             return _cancel(turn, event.reason)
+        case TimerFired(name="answer_grace"):
+            return _reconcile(turn, now)
         case TimerFired():
             return _timer_while_open(turn, event)
         case TurnClosed():
@@ -458,7 +463,9 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return _lose(turn, now, "superseded", "the CLI went to another conversation; this one has no end")
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
             return _progress(turn, event)
-        case CompactionRecorded() | CliStatusSeen() | InterruptPressed() | InterruptMoot():
+        case CliStatusSeen():
+            return turn, _idle_behind_answer(turn, event)
+        case CompactionRecorded() | InterruptPressed() | InterruptMoot():
             return turn, ()  # hints at most: the record decides
         case CompletionRecorded() | RecordingFailed():
             return turn, (RecordLate(what="record_without_completion"),)
@@ -638,10 +645,11 @@ def _progress(turn: Turn, event: AssistantSaid | ToolStarted | ToolFinished | Pr
         case AssistantSaid():
             body = events.AssistantMessage(text=event.text, native_message_id=event.native_message)
             key = f"said:{event.native_message}:{event.evidence.offset}"
-            return turn, (_emit(turn, body, key, event.evidence),)
+            standing = event if event.ends_by_itself else None
+            return msgspec.structs.replace(turn, standing=standing), (_emit(turn, body, key, event.evidence),)
         case ToolStarted():
             tools = {**turn.tools, event.call_id: Tool(name=event.name, started_at=event.evidence.native_at)}
-            after = msgspec.structs.replace(turn, tools=tools)
+            after = msgspec.structs.replace(turn, tools=tools, standing=None)
             started = events.ToolStarted(call_id=event.call_id, name=event.name, arguments=event.arguments)
             return after, (_emit(turn, started, f"tool:{event.call_id}", event.evidence),)
         case ToolFinished():
@@ -665,7 +673,8 @@ def _progress(turn: Turn, event: AssistantSaid | ToolStarted | ToolFinished | Pr
             retrying = events.ProviderRetrying(message=event.message)
             return turn, (_emit(turn, retrying, f"retry:{event.evidence.offset}", event.evidence),)
         case TurnContinued():
-            return msgspec.structs.replace(turn, continued_by_hook=turn.continued_by_hook + 1), ()
+            continued = turn.continued_by_hook + 1
+            return msgspec.structs.replace(turn, continued_by_hook=continued, standing=None), ()
         case _:
             assert_never(event)
 
@@ -679,6 +688,26 @@ def _emit(turn: Turn, body: events.EventBody, key: str, evidence: Evidence | Non
         once=f"{turn.turn_id}:{key}",
     )
     return Emit(draft=draft)
+
+
+def _idle_behind_answer(turn: Turn, event: CliStatusSeen) -> tuple[Effect, ...]:
+    standing = turn.standing
+    if standing is None or event.status != "idle":
+        return (CancelTimer(name="answer_grace"),)
+    if standing.evidence.native_at is not None and event.updated_at < standing.evidence.native_at:
+        return ()
+    return (SetTimer(name="answer_grace", delay_s=ANSWER_GRACE_S),)
+
+
+def _reconcile(turn: Turn, now: Now) -> Step:
+    """C40: a final answer stands on record, the CLI's own registry says idle since, and no terminal record came."""
+    standing = turn.standing
+    if standing is None:
+        return turn, ()
+    what = f"a final answer stood on record for {ANSWER_GRACE_S:g} s without the CLI's terminal record"
+    body = events.InvariantViolated(what=what, repair="settled by the recorded answer")
+    settled, effects = _settle(turn, now, "completed", "reconciler", answer=standing.text, evidence=standing.evidence)
+    return settled, (_emit(turn, body, "answer_without_end", standing.evidence), *effects)
 
 
 # --- cancelling -----------------------------------------------------------------------------------------------
@@ -732,7 +761,7 @@ def _timer_while_open(turn: Turn, event: TimerFired) -> Step:
     match event.name:
         case "deadline":
             return _cancel(turn, "deadline")
-        case "reread" | "interrupt_grace" | "end_grace" | "record_retry":
+        case "reread" | "interrupt_grace" | "end_grace" | "record_retry" | "answer_grace":
             return turn, ()  # stale: its state is over
         case _:
             assert_never(event.name)
@@ -760,7 +789,7 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
             )
         case "end_grace":
             return turn, (EndEndpoint(), SetTimer(name="end_grace", delay_s=END_GRACE_S))
-        case "record_retry":
+        case "record_retry" | "answer_grace":
             return turn, ()
         case _:
             assert_never(event.name)

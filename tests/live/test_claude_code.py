@@ -76,7 +76,8 @@ def test_three_turns_reuse_one_pane_and_process_and_are_typed_at_once(session: S
         ack = session.send(f"number {number}")
         acks.append(time.perf_counter() - began)
         done = wait_for(
-            lambda: next((each for each in completions(session) if each.turn_id == ack.turn_id), None), "completion"
+            lambda turn_id=ack.turn_id: next((each for each in completions(session) if each.turn_id == turn_id), None),
+            "completion",
         )
         assert isinstance(done, Completion)
         assert done.status == "completed", done.error
@@ -259,8 +260,6 @@ def test_a_message_while_a_tool_runs_joins_that_turn(session: Session) -> None:
 
 @pytest.mark.contract("C19")
 def test_a_background_task_starts_a_turn_of_its_own_that_closes_none_of_ours(session: Session) -> None:
-    background = "[[tool:Bash2:x]]"
-    del background
     prompt = (
         "[[say:Delegating.]]"
         '[[tool:Agent:{"description": "d", "prompt": "sub do it", "subagent_type": "general-purpose"}]]'
@@ -493,7 +492,7 @@ def test_a_text_arrives_as_written_or_with_the_declared_rewriting(
         done = session.run(text, deadline_s=WAIT_S)
     except RejectedError as refused:
         assert refused.kind == "unsupported_text"  # noqa: PT017 - refused before a key is pressed is the other answer
-        assert name in ("bang",)
+        assert name == "bang"
         assert not of_type(session, events.MessageSubmitted)
         return
     assert done.status == "completed", done.error

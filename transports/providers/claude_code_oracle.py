@@ -1,10 +1,10 @@
 """The oracle of Claude Code's transcript: bytes to facts. Pure; what a fact means for a turn is decided elsewhere.
 
 Theory of operation. The main thread of a conversation is sequential, so at most one native turn is open. A prompt line
-opens it; ``system/turn_duration`` in the chain of its records closes it, as do an API error line and an interrupt line.
+opens it; ``system/turn_duration`` in the chain of its records closes it, as do an API error line and an interrupt.
 An assistant message is recorded a line per block; its text is joined by ``message.id``. Sub-agents' lines
-(``isSidechain``) and copied history of a fork say nothing. ``-p`` files have no ``turn_duration``: there the next prompt,
-or the proved end of the file, closes a turn whose last message ended by itself.
+(``isSidechain``) and copied history of a fork say nothing. ``-p`` files have no ``turn_duration``: there the next
+prompt, or the proved end of the file, closes a turn whose last message ended by itself.
 
 Source: Claude Code 2.1.332, tests/fixtures/claude_code/2.1.332 (cases and their expected reading).
 """
@@ -186,14 +186,16 @@ class ClaudeOracle:
             registry = _REGISTRY.decode(data)
         except _UNREADABLE:
             return []
-        return [
-            CliStatusSeen(
-                status=registry.status,
-                waiting_for=registry.waiting_for or "",
-                updated_at=(registry.status_updated_at or 0.0) / 1000,
-                native_session=registry.session_id,
-            )
-        ]
+        if registry.status == "idle":
+            self._flush_said()  # the last message gets no further block: what it says is complete
+        seen = CliStatusSeen(
+            status=registry.status,
+            waiting_for=registry.waiting_for or "",
+            updated_at=(registry.status_updated_at or 0.0) / 1000,
+            native_session=registry.session_id,
+        )
+        facts, self._facts = [*self._facts, seen], []
+        return facts
 
     def eof(self, source: str) -> list[Fact]:  # noqa: ARG002
         """The writer is gone and all was fed. A ``-p`` turn whose last message ended by itself is over then."""

@@ -1,7 +1,7 @@
 """Whether Claude Code's input box takes text, and what a dialog asks: its registry first, its screen as second opinion.
 
-Only the bottom of the screen counts, so an answer that quotes the prompt, a rule or a dialog fools nothing. Nothing here
-ends a turn. Source: Claude Code 2.1.332, tests/fixtures/claude_code/2.1.332/screens.
+Only the bottom of the screen counts, so an answer that quotes the prompt, a rule or a dialog fools nothing. Nothing
+here ends a turn. Source: Claude Code 2.1.332, tests/fixtures/claude_code/2.1.332/screens.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ BELOW_BOX_MAX = 6
 """Lines with text that may stand below the box (footer, hints, menus)."""
 DIALOG_LINES = 45
 """How far up from the bottom a dialog is looked for."""
-GHOSTS = ("Press up to edit queued messages", 'Try "')
-"""What an empty box may show by itself."""
+EMPTY_BOX_HINTS = ("? for shortcuts", "esc to interrupt")
+"""The footer shows one of these only while the box is empty; what the box shows then is a suggestion of the CLI's own."""
 PROMPTS = ("❯", "!")
 
 _OPTION = re.compile(r"^\s*(❯)?\s*(\d{1,2})\.\s+(.*\S)\s*$")
@@ -97,7 +97,7 @@ def _box(lines: Sequence[str]) -> str | None:
     shell = first.startswith("!")
     draft = "\n".join([first[1:].lstrip("\u00a0 "), *(line.removeprefix("  ") for line in rest)])
     draft = draft.rstrip()
-    if draft.startswith(GHOSTS):
+    if any(hint in line for line in lines[end + 1 :] for hint in EMPTY_BOX_HINTS):
         return ""
     return f"!{draft}" if shell else draft
 
