@@ -686,7 +686,7 @@ class SessionActor(Actor):
         )
         self._pane.tell(
             pane.Open(
-                name=self._row.session_id,
+                name=f"{self._row.session_id}-{self._pane_epoch}",  # the one before may not be gone from tmux yet
                 recipe=adapter.launch(request),
                 request=request,
                 epoch=self._pane_epoch,

@@ -235,7 +235,9 @@ class Adapter(Protocol):
         ...
 
     def answer_keys(self, dialog: DialogOpen, option: int) -> tuple[str, ...]:
-        """Keys that choose option ``option`` (1-based) of that dialog."""
+        """The next keys towards option ``option`` (1-based): with a cursor one step of it, or Enter once it is there;
+        without one the keys that choose. Empty where it cannot be chosen.
+        """
         ...
 
 

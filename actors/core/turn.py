@@ -53,7 +53,9 @@ INTERRUPTS_MAX = 3
 END_GRACE_S = 10.0
 """How long the end of the CLI, and its record read to the end, may take before it is asked for again."""
 ANSWER_GRACE_S = 5.0
-"""A final answer is on record and the CLI says that it is idle since: how long its terminal record may still come (C40)."""
+"""A final answer is on record and the CLI says idle since: how long its terminal record may still come (C40)."""
+IDLE_SKEW_S = 0.05
+"""How much earlier than its last message the CLI may stamp its own idle."""
 RECORD_RETRY_S = 1.0
 """Pause before a completion that the journal could not take is offered again; it is never given up."""
 
@@ -393,7 +395,9 @@ def _accepted(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return turn, ()  # nothing was typed: the message goes to the conversation that the CLI is in now
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
             return turn, (RecordLate(what="fact_before_binding"),)
-        case CompactionRecorded() | CliStatusSeen() | InterruptPressed() | InterruptMoot():
+        case CliStatusSeen():
+            return _note_status(turn, event), ()
+        case CompactionRecorded() | InterruptPressed() | InterruptMoot():
             return turn, ()  # nothing runs for this turn yet
         case CompletionRecorded() | RecordingFailed():
             return turn, (RecordLate(what="record_without_completion"),)
@@ -427,7 +431,9 @@ def _submitted(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return _lose(turn, now, "superseded", "the CLI went to another conversation before the prompt was recorded")
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
             return turn, (RecordLate(what="fact_before_binding"),)
-        case CompactionRecorded() | CliStatusSeen() | InterruptPressed() | InterruptMoot():
+        case CliStatusSeen():
+            return _note_status(turn, event), ()
+        case CompactionRecorded() | InterruptPressed() | InterruptMoot():
             return turn, ()  # hints at most: the record decides
         case CompletionRecorded() | RecordingFailed():
             return turn, (RecordLate(what="record_without_completion"),)
@@ -464,7 +470,8 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
             return _progress(turn, event)
         case CliStatusSeen():
-            return turn, _idle_behind_answer(turn, event)
+            after = _note_status(turn, event)
+            return after, _idle_behind_answer(after)
         case CompactionRecorded() | InterruptPressed() | InterruptMoot():
             return turn, ()  # hints at most: the record decides
         case CompletionRecorded() | RecordingFailed():
@@ -646,7 +653,9 @@ def _progress(turn: Turn, event: AssistantSaid | ToolStarted | ToolFinished | Pr
             body = events.AssistantMessage(text=event.text, native_message_id=event.native_message)
             key = f"said:{event.native_message}:{event.evidence.offset}"
             standing = event if event.ends_by_itself else None
-            return msgspec.structs.replace(turn, standing=standing), (_emit(turn, body, key, event.evidence),)
+            after = msgspec.structs.replace(turn, standing=standing)
+            watch = _idle_behind_answer(after) if after.state is TurnState.RUNNING else ()
+            return after, (_emit(turn, body, key, event.evidence), *watch)
         case ToolStarted():
             tools = {**turn.tools, event.call_id: Tool(name=event.name, started_at=event.evidence.native_at)}
             after = msgspec.structs.replace(turn, tools=tools, standing=None)
@@ -690,12 +699,16 @@ def _emit(turn: Turn, body: events.EventBody, key: str, evidence: Evidence | Non
     return Emit(draft=draft)
 
 
-def _idle_behind_answer(turn: Turn, event: CliStatusSeen) -> tuple[Effect, ...]:
+def _note_status(turn: Turn, event: CliStatusSeen) -> Turn:
+    return msgspec.structs.replace(turn, idle_since=event.updated_at if event.status == "idle" else None)
+
+
+def _idle_behind_answer(turn: Turn) -> tuple[Effect, ...]:
     standing = turn.standing
-    if standing is None or event.status != "idle":
+    if standing is None or turn.idle_since is None:
         return (CancelTimer(name="answer_grace"),)
-    if standing.evidence.native_at is not None and event.updated_at < standing.evidence.native_at:
-        return ()
+    if standing.evidence.native_at is not None and turn.idle_since < standing.evidence.native_at - IDLE_SKEW_S:
+        return ()  # idle since before that answer: a word from before the turn
     return (SetTimer(name="answer_grace", delay_s=ANSWER_GRACE_S),)
 
 

@@ -37,6 +37,8 @@ ENTERS_MAX = 12
 ABSENT_S = 30.0
 """Idle CLI, empty box, nothing on record for this long behind our Enter: proved absent (C24)."""
 OURS_MAX = 8
+ANSWER_STEPS_MAX = 60
+"""Steps of a dialog's cursor towards an answer before it is given up."""
 
 
 class Phase(enum.Enum):
@@ -85,7 +87,8 @@ class Paste(msgspec.Struct, frozen=True):
 
 class Press(msgspec.Struct, frozen=True, kw_only=True):
     """Press keys. With ``guard`` the pane is looked at first, in the same round trip, and the press is dropped where
-    the guard does not hold: ``landed`` (the box shows the job's text, no dialog), ``dialog`` (that dialog is open).
+    the guard does not hold: ``landed`` (the box shows the job's text, no dialog), ``dialog`` (that dialog is open, its
+    cursor where it was).
     """
 
     keys: tuple[str, ...]
@@ -93,6 +96,7 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     guard: Literal["", "landed", "dialog"] = ""
     dialog_id: str = ""
+    cursor: int | None = None
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +204,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     dialog_id: str
     option: int
+    steps: int = 0
 
 
 def dialog_id(dialog: DialogOpen, epoch: int) -> str:
@@ -550,13 +555,17 @@ class PaneCore:
         if self.dialog is None or self.dialog[0] != wanted.dialog_id or not isinstance(signal, DialogOpen):
             return [AnswerResult(token=wanted.token, applied=False)]
         keys = self._rules.answer_keys(signal, wanted.option)
-        if not keys:
+        if not keys or wanted.steps > ANSWER_STEPS_MAX:
             return [AnswerResult(token=wanted.token, applied=False)]
+        press = Press(keys=keys, what="answer", guard="dialog", dialog_id=wanted.dialog_id, cursor=signal.cursor)
+        if signal.cursor is not None and keys != ("Enter",):
+            # a step of the cursor: seen to have been made before Enter confirms anything
+            self._answer = _Answer(
+                token=wanted.token, dialog_id=wanted.dialog_id, option=wanted.option, steps=wanted.steps + 1
+            )
+            return [press]
         self._answered = wanted.dialog_id
-        return [
-            Press(keys=keys, what="answer", guard="dialog", dialog_id=wanted.dialog_id),
-            AnswerResult(token=wanted.token, applied=True),
-        ]
+        return [press, AnswerResult(token=wanted.token, applied=True)]
 
     # --- shared -----------------------------------------------------------------------------------------------
 
@@ -570,7 +579,8 @@ class PaneCore:
                 case "landed":
                     return job is not None and isinstance(signal, Ready) and rules.landed(job.typed, signal.draft)
                 case "dialog":
-                    return isinstance(signal, DialogOpen) and dialog_id(signal, epoch) == press.dialog_id
+                    same = isinstance(signal, DialogOpen) and dialog_id(signal, epoch) == press.dialog_id
+                    return same and isinstance(signal, DialogOpen) and signal.cursor == press.cursor
                 case "":
                     return True
                 case _:

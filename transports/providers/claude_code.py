@@ -1,7 +1,7 @@
 """The adapter of Claude Code in a pane: launch recipe, identity, and where its records stand.
 
 The conversation's id is chosen by us (``--session-id``), which fixes the transcript's path before the start (C51). No
-hook is put into the recipe: a Stop hook delays the record. The user's own HOME, settings and hooks are left as they are.
+hook is put into the recipe: a Stop hook delays the record. The user's own HOME, settings and hooks are left alone.
 
 Source: Claude Code 2.1.332, docs/providers/claude_code.md.
 """

@@ -139,6 +139,7 @@ class ClaudeOracle:
         self._enqueued: list[str] = []
         self._bash: tuple[Line, Evidence, str] | None = None
         self._version = ""
+        self._idle = False
         self._facts: list[Fact] = []
         self._handlers: dict[str, Callable[[Line, Evidence], None]] = {
             "user": self._user,
@@ -177,6 +178,8 @@ class ClaudeOracle:
                 self._line(line, evidence)
             except _UNREADABLE:
                 self._unknown("unreadable", Evidence(source=source, offset=framed.offset))
+        if self._idle:
+            self._flush_said()
         facts, self._facts = self._facts, []
         return facts
 
@@ -186,7 +189,8 @@ class ClaudeOracle:
             registry = _REGISTRY.decode(data)
         except _UNREADABLE:
             return []
-        if registry.status == "idle":
+        self._idle = registry.status == "idle"
+        if self._idle:
             self._flush_said()  # the last message gets no further block: what it says is complete
         seen = CliStatusSeen(
             status=registry.status,
@@ -444,7 +448,13 @@ class ClaudeOracle:
         if said.text and said.text != said.told and said.evidence is not None:
             said.told = said.text
             self._facts.append(
-                AssistantSaid(native_turn=turn.native, native_message=said.id, text=said.text, evidence=said.evidence)
+                AssistantSaid(
+                    native_turn=turn.native,
+                    native_message=said.id,
+                    text=said.text,
+                    evidence=said.evidence,
+                    ends_by_itself=self._final(said),
+                )
             )
 
     def _failed(self, turn: _Turn, line: Line, message: Message, evidence: Evidence) -> None:

@@ -22,7 +22,7 @@ BELOW_BOX_MAX = 6
 DIALOG_LINES = 45
 """How far up from the bottom a dialog is looked for."""
 EMPTY_BOX_HINTS = ("? for shortcuts", "esc to interrupt")
-"""The footer shows one of these only while the box is empty; what the box shows then is a suggestion of the CLI's own."""
+"""The footer shows one of these only while the box is empty; what the box shows then is the CLI's own suggestion."""
 PROMPTS = ("❯", "!")
 
 _OPTION = re.compile(r"^\s*(❯)?\s*(\d{1,2})\.\s+(.*\S)\s*$")
@@ -208,10 +208,13 @@ def clear_draft_keys(draft: str) -> tuple[str, ...]:
 
 
 def answer_keys(dialog: DialogOpen, option: int) -> tuple[str, ...]:
-    """A digit selects and confirms at once; without numbers the cursor is moved."""
-    if not 1 <= option <= max(1, len(dialog.options)):
+    """The next keys towards that option: its digit, which selects and confirms at once; or, without numbers, one step
+    of the cursor, and Enter once it is there.
+    """
+    if not 1 <= option <= len(dialog.options):
         return ()
     if dialog.cursor is None:
-        return (str(option),) if dialog.options else ()
-    steps = option - 1 - dialog.cursor
-    return (*(("Down",) * steps if steps > 0 else ("Up",) * -steps), "Enter")
+        return (str(option),)
+    if dialog.cursor == option - 1:
+        return ("Enter",)
+    return ("Down",) if dialog.cursor < option - 1 else ("Up",)

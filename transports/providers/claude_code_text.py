@@ -1,7 +1,7 @@
 """How a text gets into Claude Code's input box and what its record shows of it. Pure.
 
-What the CLI rewrites is declared (``TypedText.notes``); what it would execute is pasted in a form that it does not; what
-it would lose is refused. Source: Claude Code 2.1.332, docs/providers/claude_code.md.
+What the CLI rewrites is declared (``TypedText.notes``); what it would execute is pasted in a form that it does not;
+what it would lose is refused. Source: Claude Code 2.1.332, docs/providers/claude_code.md.
 """
 
 from __future__ import annotations
