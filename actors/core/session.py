@@ -189,6 +189,10 @@ class SessionCore:
                 return turn_id
         return next((turn_id for turn_id in self.open if turn_id not in self._settling), None)
 
+    def settling(self, turn_id: TurnId) -> bool:
+        """Whether its end is known and on its way to the journal: there is nothing to interrupt any more."""
+        return turn_id in self._settling
+
     # --- delivery -------------------------------------------------------------------------------------------
 
     def typing(self, message_id: MessageId) -> None:
