@@ -20,7 +20,7 @@ from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import Adapter, LaunchRequest, Refused, SourceSpec, TypedText
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
 from lastword.actors.core.errors import JournalError, LastwordError, RejectedError
-from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint
+from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint, RecordExhausted
 from lastword.actors.core.ids import (
     ENTROPY_BYTES,
     MessageId,
@@ -641,7 +641,10 @@ class SessionActor(Actor):
         for fact in read.facts:
             if isinstance(fact, CliStatusSeen):
                 self._pane.tell(pane.Nudge())
-        self._apply(self._core.read(read.facts))
+        facts = read.facts
+        if read.epoch != self._pane_epoch:  # the end of a CLI that has a successor by now says nothing about that one
+            facts = tuple(fact for fact in facts if not isinstance(fact, RecordExhausted))
+        self._apply(self._core.read(facts))
         if read.cursor is not None and not self._core.backlog and not any(self._core.open.values()):
             self._cursor = read.cursor
 
@@ -928,7 +931,7 @@ class SessionActor(Actor):
         return self._core.interrupted_turn()
 
     def _pane_gone(self, gone: pane.PaneGone) -> None:
-        if gone.epoch != self._pane_epoch:
+        if gone.epoch != self._pane_epoch or not self._pane_live:
             return
         self._pane_live = False
         self._last_gone = gone
@@ -939,8 +942,8 @@ class SessionActor(Actor):
         self._watcher.tell(EndpointGoneHint(exit_status=gone.exit_status))
 
     def _pane_closed(self, closed: pane.PaneClosed) -> None:
-        if closed.epoch == self._pane_epoch and self._handle.pid == 0 and not self._exhausted:
-            self._pane_live = False  # it never opened, or was gone before: nobody else will report its end
+        if closed.epoch == self._pane_epoch and self._pane_live:  # it never opened: nobody else will report its end
+            self._pane_live = False
             self._watcher.tell(EndpointGoneHint())
 
     def _gone(self, gone: core.Gone) -> None:

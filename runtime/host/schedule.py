@@ -78,6 +78,7 @@ class Schedule:
         """Run the steps on ``session``, on the calling thread.
 
         Args:
+            session: where they run; one that nobody else drives meanwhile, or a step may be refused as ``busy``.
             on_step: told of each result before the next step begins.
 
         Returns: a result for every step; those after a stop are empty. A step that could not be sent, or whose text

@@ -65,7 +65,7 @@ class SessionView:
         self._dialogs: dict[str, tuple[int, Dialog]] = {}
         self._dialogs_closed: dict[str, int] = {}
         self._started = self._gone = self._closed = 0
-        self._ready = 0
+        self._seq = 0
         self.feed_all(seen)
 
     def feed(self, event: Event) -> bool:
@@ -73,6 +73,8 @@ class SessionView:
         if event.seq < 1 or event.seq in self._events:
             return False
         self._events[event.seq] = event
+        while self._seq + 1 in self._events:
+            self._seq += 1
         self._fold(event)
         return True
 
@@ -86,10 +88,7 @@ class SessionView:
     @property
     def seq(self) -> int:
         """Up to where everything was seen: ``session.events(after=view.seq)`` brings the rest."""
-        seq = 0
-        while seq + 1 in self._events:
-            seq += 1
-        return seq
+        return self._seq
 
     @property
     def open_turns(self) -> tuple[TurnId, ...]:
@@ -103,7 +102,7 @@ class SessionView:
         return tuple(
             message_id
             for message_id, seen in self._messages.items()
-            if not seen.bound and not seen.undelivered and (seen.turn_id is None or seen.turn_id in self.open_turns)
+            if not seen.bound and not seen.undelivered and seen.turn_id not in self._completions
         )
 
     @property
