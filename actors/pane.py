@@ -213,6 +213,7 @@ class PaneActor(Actor):
         self._was_ready = False
         self._last_screen: tuple[str, ...] = ()
         self._closing: float | None = None
+        self._opening = False
 
     def receive(self, message: PaneCommand) -> None:
         now_s = self.clock.monotonic()
@@ -251,6 +252,7 @@ class PaneActor(Actor):
     ) -> None:
         match message:
             case _Opened(result=LastwordError() as error):
+                self._opening = False
                 self._report(PaneOpenFailed(epoch=self._epoch, error=error))
             case _Opened(result=endpoint):
                 assert not isinstance(endpoint, LastwordError)
@@ -289,6 +291,7 @@ class PaneActor(Actor):
 
     def _open(self, message: Open) -> None:
         self._begin(message.epoch, message.request)
+        self._opening = True
         epoch, ref = self._epoch, self.ref
         self._transport.open(
             message.name,
@@ -302,6 +305,7 @@ class PaneActor(Actor):
 
     def _opened(self, endpoint: Endpoint) -> None:
         assert self._request is not None
+        self._opening = False
         self._endpoint = endpoint
         spec = self._adapter.status_file(self._request, endpoint.pid)
         self._status_path = spec.path if spec is not None else ""
@@ -341,7 +345,9 @@ class PaneActor(Actor):
     def _close(self, grace_s: float) -> None:
         self._closing = grace_s
         epoch, ref = self._epoch, self.ref
-        if self._endpoint is None:
+        if self._opening:
+            pass  # closed as soon as it is open: nothing may come up behind our back
+        elif self._endpoint is None:
             self._report(PaneClosed(epoch=epoch))
         else:
             self._endpoint.close(grace_s, lambda: ref.tell(_Closed(epoch), control=True))

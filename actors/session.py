@@ -20,7 +20,7 @@ from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import Adapter, LaunchRequest, Refused, SourceSpec, TypedText
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
 from lastword.actors.core.errors import JournalError, LastwordError, RejectedError
-from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint
+from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint, RecordExhausted
 from lastword.actors.core.ids import (
     ENTROPY_BYTES,
     MessageId,
@@ -41,6 +41,8 @@ from lastword.actors.system.supervision import ChildFailed
 STARTS_MAX = 2
 """Starts of a CLI that ended before its input box was ready, in a row, before waiting messages fail."""
 TURN_RESTARTS_MAX = 3
+UNDELIVERED_KEPT_MAX = 256
+"""Undelivered messages whose fate is remembered here, until the journal's own row surely tells it."""
 END_GRACE_S = 3.0
 """How long a CLI that ignores interrupts gets between the gentle signal and the hard one."""
 
@@ -78,6 +80,14 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     reply: Future[Delivery]
 
 
+class Abandon(msgspec.Struct, frozen=True, kw_only=True):
+    """Who waited for this message's completion no longer does (Ctrl-C, a cancelled task): it is taken back if it was
+    not typed, else the turn that it is in is interrupted. Never another one.
+    """
+
+    submit: Submit
+
+
 class GetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What is the session now?"""
 
@@ -99,6 +109,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 SessionCommand: TypeAlias = (
     Submit
     | Control
+    | Abandon
     | GetSnapshot
     | CloseSession
     | Start
@@ -135,6 +146,7 @@ class _Accepting(msgspec.Struct, kw_only=True):
     typed: TypedText
     turn_id: TurnId | None
     submit: Submit
+    abandoned: bool = False
 
 
 class SessionActor(Actor):
@@ -163,6 +175,9 @@ class SessionActor(Actor):
         self._messages: dict[MessageId, MessageRow] = {}
         self._accepting: dict[int, _Accepting] = {}
         self._parked: list[Submit] = []
+        self._twins: dict[MessageId, list[Submit]] = {}
+        self._abandoned: set[MessageId] = set()
+        self._undelivered_rows: dict[MessageId, MessageRow] = {}
         self._deliverable: set[MessageId] = set()
         self._outcomes: dict[MessageId, list[Future[Completion]]] = {}
         self._controls: dict[str, Future[Delivery]] = {}
@@ -191,6 +206,8 @@ class SessionActor(Actor):
                 self._submit(message)
             case Control():
                 self._control(message)
+            case Abandon():
+                self._abandon(message.submit)
             case GetSnapshot():
                 return self._snapshot()
             case CloseSession():
@@ -233,7 +250,8 @@ class SessionActor(Actor):
     def stopped(self) -> None:
         """Whoever still waits is told, not left waiting."""
         error = RejectedError("session_closed", "the session has ended")
-        for submit in [*self._parked, *(accepting.submit for accepting in self._accepting.values())]:
+        twins = [submit for waiting in self._twins.values() for submit in waiting]
+        for submit in [*self._parked, *twins, *(accepting.submit for accepting in self._accepting.values())]:
             self._refuse(submit, error)
         for waiting in self._outcomes.values():
             for outcome in waiting:
@@ -249,17 +267,21 @@ class SessionActor(Actor):
         if self._closing is not None:
             self._refuse(submit, RejectedError("session_closed", "the session is closed"))
             return
-        if submit.message_id is not None and self._answer_duplicate(submit, submit.message_id):
-            return
+        if submit.message_id is not None:
+            if any(accepting.message_id == submit.message_id for accepting in self._accepting.values()):
+                self._twins.setdefault(submit.message_id, []).append(submit)  # answered as the first one is
+                return
+            if self._answer_duplicate(submit, submit.message_id):
+                return
         if not submit.text.strip():
             self._refuse(submit, RejectedError("empty_message", "the message has no text", provider=self._row.provider))
             return
-        typed = self._deps.adapter.escape(submit.text)
+        typed = self._escape(submit.text)
         if isinstance(typed, Refused):
             refused = RejectedError("unsupported_text", typed.reason, provider=self._row.provider)
             self._refuse(submit, refused)
             return
-        if self._settled_on_record():
+        if self._parked or self._settled_on_record():
             self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
             return
         admission = self._core.admit(run=submit.run)
@@ -267,6 +289,13 @@ class SessionActor(Actor):
             self._refuse(submit, RejectedError(admission.refused, admission.reason, provider=self._row.provider))
             return
         self._accept(submit, typed, starts_turn=admission.starts_turn)
+
+    def _escape(self, text: str) -> TypedText | Refused:
+        """The adapter's rule; a text that it stumbles over is refused, and costs the session nothing."""
+        try:
+            return self._deps.adapter.escape(text)
+        except Exception as error:
+            return Refused(reason=f"the adapter cannot take this text: {type(error).__name__}")
 
     def _settled_on_record(self) -> bool:
         """Whether all that is open has its completion on record already, and only our own notice is on its way."""
@@ -327,8 +356,12 @@ class SessionActor(Actor):
         _resolve(submit.reply, self._delivery(row, duplicate=True))
         if submit.outcome is None:
             return
-        known = self._messages.get(row.message_id, row)
-        done = self._deps.reader.completion(known.turn_id) if known.turn_id is not None else None
+        known = self._messages.get(row.message_id) or self._undelivered_rows.get(row.message_id) or row
+        try:
+            done = self._deps.reader.completion(known.turn_id) if known.turn_id is not None else None
+        except JournalError as error:
+            _fail(submit.outcome, error)
+            return
         if done is not None:
             _resolve(submit.outcome, done)
         elif known.state == "undelivered":
@@ -358,6 +391,7 @@ class SessionActor(Actor):
         accepting = self._accepting.pop(answer.token, None)
         if accepting is not None and batch is not None:
             self._accepted(accepting, answer)
+            self._admit_twins(accepting.message_id)
         if answer.token == self._closed_token:
             self.stop()
             return
@@ -367,6 +401,7 @@ class SessionActor(Actor):
         existing = answer.recorded.existing
         if existing is not None:
             self._core.refuse(accepting.message_id)
+            self._messages.pop(accepting.message_id, None)
             self._give_existing(accepting.submit, existing)
             return
         row = msgspec.structs.replace(self._messages[accepting.message_id], accepted_seq=answer.recorded.last_seq)
@@ -390,8 +425,24 @@ class SessionActor(Actor):
                 (turn_core.Begin(),),
             )
         self._deliverable.add(row.message_id)
-        if self._closing is None:
+        if self._closing is not None:
+            self._take_back(row.message_id, accepting.turn_id)  # the close came between acceptance and commit
+        elif accepting.abandoned:
+            self._abandon_message(row.message_id)
             self._dispatch()
+        else:
+            self._dispatch()
+
+    def _take_back(self, message_id: MessageId, turn_id: TurnId | None) -> None:
+        """It waits and was never typed: it ends here."""
+        if turn_id is not None:
+            self._tell_turn(turn_id, (turn_core.Cancel(),))
+        self._apply(self._core.withdraw(message_id))
+
+    def _admit_twins(self, message_id: MessageId) -> None:
+        """The first message with this id was committed, or was not: those that came meanwhile have their answer."""
+        for submit in self._twins.pop(message_id, ()):
+            self._submit(submit)
 
     def _commit_failed(self, answer: CommitFailed) -> None:
         self._outbox.failed(answer)
@@ -400,6 +451,7 @@ class SessionActor(Actor):
             self._core.refuse(accepting.message_id)
             self._messages.pop(accepting.message_id, None)
             self._refuse(accepting.submit, answer.error)
+            self._admit_twins(accepting.message_id)
 
     def _dispatch(self) -> None:
         """Hand every committed message that still waits to the pane, in order; start the CLI again if it is gone."""
@@ -434,11 +486,38 @@ class SessionActor(Actor):
 
     def _control_interrupt(self, control: Control, interrupt: Interrupt) -> None:
         wanted = interrupt.turn_id or self._core.interrupted_turn()
-        if wanted is None or wanted not in self._turns:
+        if wanted is None or wanted not in self._turns or self._core.settling(wanted):
             _resolve(control.reply, self._applied(None, applied=False))
             return
         self._tell_turn(wanted, (turn_core.Cancel(),))
         _resolve(control.reply, self._applied(wanted, applied=True))
+
+    def _abandon(self, submit: Submit) -> None:
+        if any(parked is submit for parked in self._parked):
+            self._parked = [parked for parked in self._parked if parked is not submit]
+            self._refuse(submit, RejectedError("not_delivered", "it was taken back before it was accepted"))
+            return
+        message_id = submit.message_id
+        for accepting in self._accepting.values():
+            if accepting.submit is submit or accepting.message_id == message_id:
+                accepting.abandoned = True
+                return
+        if submit.reply.done() and not submit.reply.cancelled() and submit.reply.exception() is None:
+            self._abandon_message(submit.reply.result().message_id)
+
+    def _abandon_message(self, message_id: MessageId) -> None:
+        row = self._messages.get(message_id)
+        pending = self._core.pending.get(message_id)
+        if row is None:
+            return  # it has ended
+        if row.turn_id is not None:
+            if row.turn_id in self._turns:
+                self._tell_turn(row.turn_id, (turn_core.Cancel(),))
+        elif pending is not None and pending.stage == "waiting":
+            self._take_back(message_id, None)
+        elif pending is not None:
+            self._abandoned.add(message_id)  # should it still become a turn, that turn is interrupted at once
+            self._pane.tell(pane.Withdraw(message_id=message_id))
 
     def _control_answer(self, control: Control, answer: Answer) -> None:
         dialog = self._dialog
@@ -515,7 +594,9 @@ class SessionActor(Actor):
         del self._turns[finished.turn_id]
         completion = finished.completion
         self._last_completion = completion
+        self._seq = max(self._seq, finished.seq)
         for message_id in {*open_turn.messages, *completion.joined}:
+            self._abandoned.discard(message_id)
             self._messages.pop(message_id, None)
             self._deliverable.discard(message_id)
             for outcome in self._outcomes.pop(message_id, ()):
@@ -560,7 +641,10 @@ class SessionActor(Actor):
         for fact in read.facts:
             if isinstance(fact, CliStatusSeen):
                 self._pane.tell(pane.Nudge())
-        self._apply(self._core.read(read.facts))
+        facts = read.facts
+        if read.epoch != self._pane_epoch:  # the end of a CLI that has a successor by now says nothing about that one
+            facts = tuple(fact for fact in facts if not isinstance(fact, RecordExhausted))
+        self._apply(self._core.read(facts))
         if read.cursor is not None and not self._core.backlog and not any(self._core.open.values()):
             self._cursor = read.cursor
 
@@ -608,7 +692,10 @@ class SessionActor(Actor):
         if drafts or rows or turn_rows:
             self._send(drafts=tuple(drafts), messages=tuple(rows.values()), turns=tuple(turn_rows))
         for state, opened in spawn:
-            self._spawn_turn(state, (turn_core.Begin(), opened.bound))
+            first: tuple[turn_core.TurnEvent, ...] = (turn_core.Begin(), opened.bound)
+            if opened.message_id in self._abandoned:
+                first = (*first, turn_core.Cancel())
+            self._spawn_turn(state, first)
         for turn_id, turn_events in told:
             self._tell_turn(turn_id, tuple(turn_events))
         for action in after:
@@ -655,7 +742,12 @@ class SessionActor(Actor):
 
     def _undelivered(self, rows: dict[MessageId, MessageRow], message_id: MessageId, reason: str) -> events.Draft:
         self._set_state(rows, message_id, "undelivered")
-        self._messages.pop(message_id, None)
+        row = self._messages.pop(message_id, None)
+        if row is not None:
+            self._undelivered_rows[message_id] = row
+            if len(self._undelivered_rows) > UNDELIVERED_KEPT_MAX:
+                del self._undelivered_rows[next(iter(self._undelivered_rows))]
+        self._abandoned.discard(message_id)
         self._deliverable.discard(message_id)
         for outcome in self._outcomes.pop(message_id, ()):
             _fail(outcome, RejectedError("not_delivered", f"the message was not delivered: {reason}"))
@@ -839,7 +931,7 @@ class SessionActor(Actor):
         return self._core.interrupted_turn()
 
     def _pane_gone(self, gone: pane.PaneGone) -> None:
-        if gone.epoch != self._pane_epoch:
+        if gone.epoch != self._pane_epoch or not self._pane_live:
             return
         self._pane_live = False
         self._last_gone = gone
@@ -850,8 +942,8 @@ class SessionActor(Actor):
         self._watcher.tell(EndpointGoneHint(exit_status=gone.exit_status))
 
     def _pane_closed(self, closed: pane.PaneClosed) -> None:
-        if closed.epoch == self._pane_epoch and self._handle.pid == 0 and not self._exhausted:
-            self._pane_live = False  # it never opened, or was gone before: nobody else will report its end
+        if closed.epoch == self._pane_epoch and self._pane_live:  # it never opened: nobody else will report its end
+            self._pane_live = False
             self._watcher.tell(EndpointGoneHint())
 
     def _gone(self, gone: core.Gone) -> None:

@@ -38,11 +38,12 @@ TurnCommand: TypeAlias = Tell | TurnTimer | Committed | CommitFailed | Retry
 
 
 class TurnFinished(msgspec.Struct, frozen=True, kw_only=True):
-    """To the session: the completion that stands is committed."""
+    """To the session: the completion that stands is committed; ``seq`` is the session's last one then."""
 
     turn_id: TurnId
     epoch: int
     completion: Completion
+    seq: int = 0
 
 
 class WithdrawMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +80,7 @@ class TurnActor(Actor):
         self._outbox = Outbox(journal, self.ref, self._retry_in)
         self._completion_tokens: set[int] = set()
         self._finished = False
+        self._seq = 0
 
     def receive(self, message: TurnCommand) -> None:
         match message:
@@ -102,6 +104,7 @@ class TurnActor(Actor):
 
     def _committed(self, answer: Committed) -> None:
         batch = self._outbox.committed(answer)
+        self._seq = max(self._seq, answer.recorded.last_seq)
         if batch is None or batch.completion is None:
             return
         standing = answer.recorded.completion or batch.completion
@@ -157,7 +160,9 @@ class TurnActor(Actor):
             case core.RecordLate():
                 self.system.dead_letters.record(effect.what, self.ref.name, effect)
             case core.Finish():
-                finished = TurnFinished(turn_id=turn_id, epoch=self._turn.epoch, completion=effect.completion)
+                finished = TurnFinished(
+                    turn_id=turn_id, epoch=self._turn.epoch, completion=effect.completion, seq=self._seq
+                )
                 session.tell(finished)
                 self._finished = True
             case core.Emit() | core.Persist() | core.RecordCompletion():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt, Sendable
 from lastword.actors.core.errors import LastwordError, RejectedError, UsageError
 from lastword.actors.core.events import Event
-from lastword.actors.core.ids import MessageId, SessionId, TurnId
+from lastword.actors.core.ids import MessageId, SessionId
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.snapshot import Handle, Snapshot
-from lastword.actors.session import CloseSession, Control, GetSnapshot, Submit
+from lastword.actors.session import Abandon, CloseSession, Control, GetSnapshot, Submit
 
 if TYPE_CHECKING:
     from lastword.actors.system.ref import Ref
@@ -24,6 +25,10 @@ ACK_S = 30.0
 """How long an acknowledgement may take (it waits for the journal's commit only)."""
 SNAPSHOT_S = 5.0
 CLOSE_S = 60.0
+TEXT_BYTES_MAX = 1024 * 1024
+"""Of one message, UTF-8; a longer one is refused: put it into a file and name the file."""
+ID_CHARS_MAX = 200
+"""Of a ``message_id`` that the host brings."""
 LIVENESS_S = 1.0
 """While waiting for a completion: how often it is checked that the session's actor still lives."""
 
@@ -72,11 +77,13 @@ class Session:
             KeyboardInterrupt: only at the second Ctrl-C; the first interrupts the turn and waits for its completion.
         """
         outcome: Future[Completion] = Future()
-        ack = self._submit(text, deadline_s, message_id, run=not queue, outcome=outcome)
+        submission = _submission(text, deadline_s, message_id, run=not queue, reply=Future(), outcome=outcome)
+        self._tell(submission, submission.reply)
         try:
+            self._wait(submission.reply, ACK_S)
             return self._wait(outcome)
         except KeyboardInterrupt:
-            self.send(Interrupt(turn_id=ack.turn_id))
+            self._abandon(submission)
             return self._wait(outcome)
 
     def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
@@ -88,11 +95,9 @@ class Session:
             RejectedError: not accepted; nothing was delivered.
             JournalError: it could not be committed; nothing was delivered.
         """
-        if isinstance(what, Interrupt | Answer | Command):
-            reply: Future[Delivery] = Future()
-            self._tell(Control(what=what, reply=reply), reply)
-            return self._wait(reply, ACK_S)
-        return self._submit(what, deadline_s, message_id, run=False, outcome=None)
+        command = _command(what, message_id, deadline_s)
+        self._tell(command, command.reply)
+        return self._wait(command.reply, ACK_S)
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """The session's events from ``seq`` ``after`` + 1 on: first those on record, then live ones, without a gap.
@@ -138,42 +143,6 @@ class Session:
                 if error.kind != "session_closed":
                     raise
 
-    def _submit(
-        self,
-        text: str,
-        deadline_s: float | None,
-        message_id: str | None,
-        *,
-        run: bool,
-        outcome: Future[Completion] | None,
-    ) -> Delivery:
-        reply: Future[Delivery] = Future()
-        self._tell(self._submission(text, deadline_s, message_id, run=run, reply=reply, outcome=outcome), reply)
-        return self._wait(reply, ACK_S)
-
-    def _submission(
-        self,
-        text: str,
-        deadline_s: float | None,
-        message_id: str | None,
-        *,
-        run: bool,
-        reply: Future[Delivery],
-        outcome: Future[Completion] | None,
-    ) -> Submit:
-        if not isinstance(text, str):
-            raise UsageError("usage", f"a message is a str, not {type(text).__name__}")
-        if deadline_s is not None and deadline_s < 0:
-            raise UsageError("usage", "deadline_s is negative")
-        return Submit(
-            text=text,
-            reply=reply,
-            message_id=MessageId(message_id) if message_id else None,
-            run=run,
-            deadline_s=deadline_s,
-            outcome=outcome,
-        )
-
     def _tell(self, command: Submit | Control, reply: Future[Delivery]) -> None:
         try:
             told = self._ref is not None and self._ref.try_tell(command)
@@ -183,6 +152,11 @@ class Session:
             if self._ref is not None and self._ref.is_alive():
                 raise RejectedError("overloaded", "the session's mailbox is full")
             raise RejectedError("session_closed", "the session is closed")
+
+    def _abandon(self, submission: Submit) -> None:
+        """Nobody waits for it any more."""
+        if self._ref is not None:
+            self._ref.try_tell(Abandon(submit=submission))
 
     def _wait(self, future: Future[_T], bound_s: float | None = None) -> _T:
         """Wait without ever hanging on an actor that has died."""
@@ -224,34 +198,22 @@ class AsyncSession:
         """As :meth:`Session.run`. Cancelling the task that awaits it interrupts the turn, which still gets its one
         completion, told by the events.
         """
-        reply: Future[Delivery] = Future()
         outcome: Future[Completion] = Future()
         session = self._session
-        submission = session._submission(  # noqa: SLF001
-            text, deadline_s, message_id, run=not queue, reply=reply, outcome=outcome
-        )
-        session._tell(submission, reply)  # noqa: SLF001
-        turn_id: TurnId | None = None
+        submission = _submission(text, deadline_s, message_id, run=not queue, reply=Future(), outcome=outcome)
+        session._tell(submission, submission.reply)  # noqa: SLF001
         try:
-            turn_id = (await self._wait(reply, ACK_S)).turn_id
+            await self._wait(submission.reply, ACK_S)
             return await self._wait(outcome)
         except asyncio.CancelledError:
-            ignored: Future[Delivery] = Future()
-            session._tell(Control(what=Interrupt(turn_id=turn_id), reply=ignored), ignored)  # noqa: SLF001
+            session._abandon(submission)  # noqa: SLF001
             raise
 
     async def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
         """As :meth:`Session.send`."""
-        reply: Future[Delivery] = Future()
-        session = self._session
-        if isinstance(what, Interrupt | Answer | Command):
-            session._tell(Control(what=what, reply=reply), reply)  # noqa: SLF001
-        else:
-            submission = session._submission(  # noqa: SLF001
-                what, deadline_s, message_id, run=False, reply=reply, outcome=None
-            )
-            session._tell(submission, reply)  # noqa: SLF001
-        return await self._wait(reply, ACK_S)
+        command = _command(what, message_id, deadline_s)
+        self._session._tell(command, command.reply)  # noqa: SLF001
+        return await self._wait(command.reply, ACK_S)
 
     def events(self, after: int = 0) -> AsyncIterator[Event]:
         """As :meth:`Session.events`; call it on a running loop."""
@@ -281,6 +243,75 @@ class AsyncSession:
                 raise RejectedError("session_closed", "the session ended before it answered")
             if bound_s is not None and waited >= bound_s:
                 raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s")
+
+
+# --- what a host may ask, checked before it reaches an actor ------------------------------------------------------
+
+
+def _command(what: Sendable, message_id: str | None, deadline_s: float | None) -> Submit | Control:
+    reply: Future[Delivery] = Future()
+    match what:
+        case Interrupt():
+            if what.turn_id is not None:
+                _check_id("turn_id", what.turn_id)
+        case Answer():
+            _check_id("dialog_id", what.dialog_id)
+            if not isinstance(what.option, int) or isinstance(what.option, bool):
+                raise UsageError("usage", f"an option is an int counted from 1, not {type(what.option).__name__}")
+        case Command():
+            _check_text(what.text)
+        case _:
+            return _submission(what, deadline_s, message_id, run=False, reply=reply, outcome=None)
+    return Control(what=what, reply=reply)
+
+
+def _submission(
+    text: str,
+    deadline_s: float | None,
+    message_id: str | None,
+    *,
+    run: bool,
+    reply: Future[Delivery],
+    outcome: Future[Completion] | None,
+) -> Submit:
+    _check_text(text)
+    _check_deadline(deadline_s)
+    if message_id is not None:
+        _check_id("message_id", message_id)
+    return Submit(
+        text=text,
+        reply=reply,
+        message_id=MessageId(message_id) if message_id is not None else None,
+        run=run,
+        deadline_s=deadline_s,
+        outcome=outcome,
+    )
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise UsageError("usage", f"a message is a str, not {type(text).__name__}")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise RejectedError("unsupported_text", "the text holds half of a surrogate pair: it is no Unicode") from None
+    if size > TEXT_BYTES_MAX:
+        reason = f"the text has {size} bytes, at most {TEXT_BYTES_MAX} can be sent"
+        raise RejectedError("unsupported_text", reason, remedy="Put it into a file and name the file")
+
+
+def _check_deadline(deadline_s: object) -> None:
+    if deadline_s is None:
+        return
+    if not isinstance(deadline_s, int | float) or isinstance(deadline_s, bool):
+        raise UsageError("usage", f"deadline_s is a number of seconds, not {type(deadline_s).__name__}")
+    if not math.isfinite(deadline_s) or deadline_s < 0:
+        raise UsageError("usage", "deadline_s must be finite and not negative")
+
+
+def _check_id(what: str, given: object) -> None:
+    if not isinstance(given, str) or not 0 < len(given) <= ID_CHARS_MAX or not given.isprintable():
+        raise UsageError("usage", f"a {what} is a printable str of 1 to {ID_CHARS_MAX} characters")
 
 
 __all__ = ["AsyncSession", "Handle", "Session"]

@@ -75,6 +75,11 @@ class MemoryWorld:
         """Live and past CLIs by the conversation that they were started with."""
         self.opened: list[tuple[str, ...]] = []
         self.fail_open: LastwordError | None = None
+        self.on_start: Callable[[MemoryCli], None] | None = None
+        """Called with each CLI before its opening is told: make it misbehave from the start."""
+        self.hold_opens = False
+        """Openings are told only when a test calls what is in ``held_opens``."""
+        self.held_opens: list[Callable[[], None]] = []
         self._pids = count(1000)
         self._inodes = count(1)
         self._files: dict[str, _File] = {}
@@ -176,8 +181,13 @@ class MemoryWorld:
             cli = MemoryCli(self, native, next(self._pids))
             self.clis[native] = cli
             self.opened.append(tuple(argv))
+        if self.on_start is not None:
+            self.on_start(cli)
         cli.write_status("idle")
-        on_opened(cli)
+        if self.hold_opens:
+            self.held_opens.append(lambda: on_opened(cli))
+        else:
+            on_opened(cli)
 
     def watch_exit(self, endpoint: Endpoint, on_exit: Callable[[int | None], None]) -> None:
         """As :class:`lastword.actors.core.world.Transport`."""
@@ -216,7 +226,10 @@ class MemoryCli:
         self.quiet_status = False
         self.silent_interrupt = False
         self.ignore_escape = False
+        self.hold_records = False
+        """Records are kept back until :meth:`release`, as by a slow disk of the CLI's."""
         self.held: list[Callable[[], None]] = []
+        self._kept: list[bytes] = []
         self._turns = count(1)
         self._exit: int | None = None
         self._on_exit: list[Callable[[int | None], None]] = []
@@ -232,7 +245,18 @@ class MemoryCli:
     def write(self, record: Record) -> None:
         """Append a record, stamped."""
         stamped = msgspec.structs.replace(record, at=self.world.clock())
-        self.world.append(self.path, msgspec.json.encode(stamped) + b"\n")
+        line = msgspec.json.encode(stamped) + b"\n"
+        if self.hold_records:
+            self._kept.append(line)
+        else:
+            self.world.append(self.path, line)
+
+    def release(self) -> None:
+        """Write the records that were kept back."""
+        self.hold_records = False
+        kept, self._kept = self._kept, []
+        if kept:
+            self.world.append(self.path, b"".join(kept))
 
     def write_status(self, status: str, waiting_for: str = "") -> None:
         """Rewrite the registry."""

@@ -48,6 +48,8 @@ from lastword.actors.core.outcome import Evidence, Origin
 
 PENDING_MAX = 1_000
 """Messages of one session that may wait at the same time; the next is refused as ``overloaded``."""
+CLOSED_KEPT_MAX = 10_000
+"""Settled native turns that are remembered: a transcript that is read again must not open any of them anew."""
 FOREIGN_ORIGINS: frozenset[str] = frozenset({"task_notification", "hook", "local_command", "resubmitted_steer"})
 
 Stage = Literal["waiting", "typing", "submitted", "queued"]
@@ -189,6 +191,10 @@ class SessionCore:
                 return turn_id
         return next((turn_id for turn_id in self.open if turn_id not in self._settling), None)
 
+    def settling(self, turn_id: TurnId) -> bool:
+        """Whether its end is known and on its way to the journal: there is nothing to interrupt any more."""
+        return turn_id in self._settling
+
     # --- delivery -------------------------------------------------------------------------------------------
 
     def typing(self, message_id: MessageId) -> None:
@@ -245,7 +251,7 @@ class SessionCore:
         native = self.open.pop(turn_id, "")
         if native:
             self._closed_natives[native] = turn_id
-            while len(self._closed_natives) > 64:  # enough to know a late record; older ones count as unknown
+            while len(self._closed_natives) > CLOSED_KEPT_MAX:
                 del self._closed_natives[next(iter(self._closed_natives))]
         for message_id, pending in list(self.pending.items()):
             if pending.turn_id == turn_id:
