@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from lastword.actors.core.errors import LastwordError
-from lastword.runtime.command._show import EXIT_USAGE, one_line
+from lastword.runtime.command._show import EXIT_CANCELLED, EXIT_USAGE, one_line
 
 COMMANDS = {
     "doctor": "lastword.runtime.command.doctor",
@@ -45,6 +45,8 @@ class _Lazy(click.Group):
         except LastwordError as error:
             click.echo(f"lastword: {one_line(str(error))}", err=True)
             ctx.exit(EXIT_USAGE)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_CANCELLED)
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -56,7 +58,9 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
 def cli() -> None:
     """Drive coding-agent CLIs and get exactly one last word for every turn."""
 

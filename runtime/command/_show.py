@@ -7,11 +7,15 @@ characters in it. ``--json`` keeps them, escaped.
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+
+from lastword.actors.core.errors import UsageError
 
 EXIT_COMPLETED = 0
 EXIT_FAILED = 1
@@ -27,11 +31,14 @@ EXIT_OF_STATUS = {
     "cancelled": EXIT_CANCELLED,
 }
 
+STDIN_CHARS_MAX = 16 * 1024 * 1024
+"""Of a text from stdin; a CLI takes far less."""
+
 _PICTURES = 0x2400
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
 _RAW = {code: chr(_PICTURES + code) for code in range(0x20) if chr(code) not in "\n\t"}
-_RAW |= {0x7F: "\u2421"} | {code: "\ufffd" for code in (*range(0x80, 0xA0), *_BIDI)}
-_RAW |= {code: "\ufffd" for code in range(0xD800, 0xE000)}
+_RAW |= {0x7F: "\u2421"} | dict.fromkeys((*range(0x80, 0xA0), *_BIDI), "\ufffd")
+_RAW |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 _JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI, 0x2028, 0x2029)}
 
 
@@ -64,7 +71,22 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def table(rows: list[tuple[str, ...]], heads: tuple[str, ...]) -> str:
+def read_stdin() -> str:
+    """The text on stdin.
+
+    Raises:
+        UsageError: ``unsupported_text``: not UTF-8, or beyond :data:`STDIN_CHARS_MAX`.
+    """
+    try:
+        text = sys.stdin.read(STDIN_CHARS_MAX + 1)
+    except UnicodeDecodeError as error:
+        raise UsageError("unsupported_text", "the text on stdin is not UTF-8", remedy="Convert it") from error
+    if len(text) > STDIN_CHARS_MAX:
+        raise UsageError("unsupported_text", f"the text on stdin has over {STDIN_CHARS_MAX} characters")
+    return text
+
+
+def table(rows: Sequence[tuple[str, ...]], heads: tuple[str, ...]) -> str:
     """Columns, left-aligned, two blanks apart; the last one is not padded. Cells are made safe here."""
     cells = [heads, *[tuple(one_line(cell) for cell in row) for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
