@@ -142,8 +142,10 @@ def _journal(state: Path) -> Check:
 def _watch() -> Check:
     from lastword.transports.watch import FileWatcher  # noqa: PLC0415 - late
 
+    here = Path(__file__)
     watcher = FileWatcher()
     try:
+        watcher.watch(here, here.parent, lambda: None)  # the source is opened for the first watch
         source = watcher.stats.source
     finally:
         watcher.close()

@@ -222,6 +222,7 @@ def _waits_for(row: TurnRow, story: list[Event], now_wall_s: float) -> str:
 
 def _text(told: Explanation) -> str:
     head = f"turn {told.turn_id} of session {told.session_id} ({told.provider}): {told.status or told.state}"
+    files: dict[str, int] = {}
     rows = [
         (
             time.strftime("%H:%M:%S", time.localtime(point.at)) + f".{int(point.at % 1 * 1000):03d}",
@@ -229,11 +230,12 @@ def _text(told: Explanation) -> str:
             "" if point.since_before_ms is None else f"+{_ms(point.since_before_ms)}",
             "" if point.seq is None else str(point.seq),
             point.what + (" (native clock)" if point.native else ""),
-            _where(point.evidence),
+            _where(point.evidence, files),
         )
         for point in told.points
     ]
     lines = [head, table(rows, ("CLOCK", "MS", "DELAY", "SEQ", "WHAT", "EVIDENCE"))]
+    lines += [f"[{number}] {one_line(path)}" for path, number in files.items()]
     if told.settled_by:
         lines.append(f"settled by {told.settled_by}")
     if told.waits_for:
@@ -245,11 +247,13 @@ def _ms(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def _where(evidence: Evidence | None) -> str:
+def _where(evidence: Evidence | None, files: dict[str, int]) -> str:
+    """Where it stands on record; the file by its number in ``files``, which is added to."""
     if evidence is None:
         return ""
+    number = files.setdefault(evidence.source, len(files) + 1)
     stamp = ""
     if evidence.native_at is not None:
         stamp = " at " + time.strftime("%H:%M:%S", time.localtime(evidence.native_at))
         stamp += f".{int(evidence.native_at % 1 * 1000):03d}"
-    return f"{evidence.source} byte {evidence.offset} id {evidence.native_id or '-'}{stamp}"
+    return f"[{number}] byte {evidence.offset} id {evidence.native_id or '-'}{stamp}"

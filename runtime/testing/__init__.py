@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from lastword.runtime.testing.hermetic import FAKE_KEY, Rehearsal, claude_home
 from lastword.runtime.testing.model_server import ModelServer, RequestRecord
-from lastword.runtime.testing.rehearsed import SCRIPTED_CLI, Rehearsed, rehearsed_runtime
+from lastword.runtime.testing.rehearsed import (
+    SCRIPTED_CLI,
+    Rehearsed,
+    RehearsedAsync,
+    rehearsed_async_runtime,
+    rehearsed_runtime,
+)
 from lastword.runtime.testing.script import (
     Script,
     Step,
@@ -29,6 +35,7 @@ __all__ = [
     "ModelServer",
     "Rehearsal",
     "Rehearsed",
+    "RehearsedAsync",
     "RequestRecord",
     "Script",
     "Step",
@@ -39,5 +46,6 @@ __all__ = [
     "claude_home",
     "echo",
     "inline_steps",
+    "rehearsed_async_runtime",
     "rehearsed_runtime",
 ]

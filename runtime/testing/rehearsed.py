@@ -5,9 +5,10 @@ What a host's own tests and the examples start from: neither names a provider. N
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from lastword.runtime.testing.hermetic import Rehearsal
 from lastword.runtime.testing.script import Script
 
 if TYPE_CHECKING:
-    from lastword.runtime._runtime import Runtime
+    from lastword.runtime._runtime import AsyncRuntime, Runtime
 
 DIALECT = "claude-code"
 """Whose record and screen the scripted CLI imitates."""
@@ -28,6 +29,15 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
     """What the rehearsal gives to a host: a runtime, the name of a provider in it, and a folder to work in."""
 
     runtime: Runtime
+    provider: str
+    cwd: Path
+    state: Path
+
+
+class RehearsedAsync(msgspec.Struct, frozen=True, kw_only=True):
+    """The same for asyncio."""
+
+    runtime: AsyncRuntime
     provider: str
     cwd: Path
     state: Path
@@ -58,3 +68,23 @@ def rehearsed_runtime(
         state = place.root / "state"
         with Runtime.open(state, env=place.env, executables={DIALECT: argv}) as runtime:
             yield Rehearsed(runtime=runtime, provider=DIALECT, cwd=place.cwd, state=state)
+
+
+@asynccontextmanager
+async def rehearsed_async_runtime(
+    *, script: Script | None = None, cli_options: Sequence[str] = (), parent: Path | None = None
+) -> AsyncIterator[RehearsedAsync]:
+    """:func:`rehearsed_runtime` for asyncio hosts; opening and ending it never block the loop."""
+    from lastword.runtime._runtime import AsyncRuntime  # noqa: PLC0415 - as above
+
+    rehearsal = rehearsed_runtime(script=script, cli_options=cli_options, parent=parent)
+    rehearsed = await asyncio.to_thread(rehearsal.__enter__)
+    try:
+        yield RehearsedAsync(
+            runtime=AsyncRuntime(rehearsed.runtime),
+            provider=rehearsed.provider,
+            cwd=rehearsed.cwd,
+            state=rehearsed.state,
+        )
+    finally:
+        await asyncio.shield(asyncio.to_thread(rehearsal.__exit__, None, None, None))
