@@ -1,24 +1,31 @@
 """The public door of lastword (C10). Hosts need nothing else.
 
-``events`` is the module of event bodies (``events.CompletionReached``, ``events.ToolStarted``, …).
+``events`` is the module of event bodies (``events.CompletionReached``, ``events.ToolStarted``, …). The names load on
+first use: the command and a host that only reads records pay for no actors, no asyncio and no database.
 """
 
-from lastword.actors.core import events
-from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
-from lastword.actors.core.errors import (
-    ActorError,
-    JournalError,
-    LastwordError,
-    ProviderError,
-    RejectedError,
-    TransportError,
-    UsageError,
-)
-from lastword.actors.core.events import Event
-from lastword.actors.core.outcome import Completion, TurnError
-from lastword.actors.core.snapshot import Snapshot
-from lastword.runtime._runtime import AsyncRuntime, Runtime
-from lastword.runtime._session import AsyncSession, Session
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lastword.actors.core import events
+    from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
+    from lastword.actors.core.errors import (
+        ActorError,
+        JournalError,
+        LastwordError,
+        ProviderError,
+        RejectedError,
+        TransportError,
+        UsageError,
+    )
+    from lastword.actors.core.events import Event
+    from lastword.actors.core.outcome import Completion, TurnError
+    from lastword.actors.core.snapshot import Snapshot
+    from lastword.runtime._runtime import AsyncRuntime, Runtime
+    from lastword.runtime._session import AsyncSession, Session
 
 __all__ = [
     "ActorError",
@@ -42,3 +49,37 @@ __all__ = [
     "UsageError",
     "events",
 ]
+
+_HOMES = {
+    "lastword.actors.core.delivery": ("Answer", "Command", "Delivery", "Interrupt"),
+    "lastword.actors.core.errors": (
+        "ActorError",
+        "JournalError",
+        "LastwordError",
+        "ProviderError",
+        "RejectedError",
+        "TransportError",
+        "UsageError",
+    ),
+    "lastword.actors.core.events": ("Event",),
+    "lastword.actors.core.outcome": ("Completion", "TurnError"),
+    "lastword.actors.core.snapshot": ("Snapshot",),
+    "lastword.runtime._runtime": ("AsyncRuntime", "Runtime"),
+    "lastword.runtime._session": ("AsyncSession", "Session"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "events":
+        value: Any = import_module("lastword.actors.core.events")
+    elif name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -28,6 +28,7 @@ from lastword.actors.system.ref import Ref
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
+from lastword.runtime._door import Door
 from lastword.runtime._edge import Edge, open_tmux_edge
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
@@ -84,6 +85,7 @@ class Runtime:
         clock: Clock | None,
         trace: Path | None,
         edge: Edge | None,
+        serve_socket: bool = False,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -100,6 +102,13 @@ class Runtime:
         self._lock = threading.Lock()
         self._sessions: dict[SessionId, Session] = {}
         self._closed = False
+        self._door = Door(state, self._served) if serve_socket else None
+        if self._door is not None:
+            try:
+                self._door.open()
+            except BaseException:
+                self._system.shutdown(STOP_S)
+                raise
 
     @classmethod
     def open(
@@ -115,6 +124,7 @@ class Runtime:
         trace: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
         edge: Edge | None = None,
+        serve_socket: bool = False,
     ) -> Runtime:
         """Open the journal in the folder ``state`` (made if missing, mode 0700; default: XDG state) and start.
 
@@ -130,6 +140,8 @@ class Runtime:
             trace: write who told whom what when to this JSONL file (no text of messages).
             clock: the time, for tests.
             edge: the world, for tests and other transports.
+            serve_socket: let other processes of this user reach the sessions here through ``host.sock`` in the
+                state folder (``lastword send``).
 
         Raises:
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
@@ -149,6 +161,7 @@ class Runtime:
                 clock=clock,
                 trace=Path(trace) if trace is not None else None,
                 edge=edge,
+                serve_socket=serve_socket,
             )
         except BaseException:
             journal.close()
@@ -244,6 +257,8 @@ class Runtime:
                 return CloseReport()
             self._closed = True
             sessions = list(self._sessions.values())
+        if self._door is not None:
+            self._door.close()
         left = self._close_sessions(sessions, grace_s)
         if self._edge is not None:
             self._edge.close(grace_s)
@@ -267,6 +282,10 @@ class Runtime:
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("runtime_closed", "the runtime is closed")
+
+    def _served(self, session_id: str) -> Session:
+        self._check_open()
+        return self._find(SessionId(session_id))
 
     def _find(self, session_id: SessionId) -> Session:
         with self._lock:

@@ -234,8 +234,10 @@ class ClaudeOracle:
             if line.entrypoint:
                 self._sdk = line.entrypoint.startswith("sdk")
             handler(line, evidence)
-        elif line.type not in METADATA_TYPES:
-            self._unknown(f"type:{line.type[:40]}", evidence)
+        else:
+            self._own(line)  # a newer kind of record may stand in the chain all the same
+            if line.type not in METADATA_TYPES:
+                self._unknown(f"type:{line.type[:40]}", evidence)
 
     def _unknown(self, what: str, evidence: Evidence) -> None:
         self._facts.append(UnknownRecord(what=what, evidence=evidence))
@@ -488,8 +490,8 @@ class ClaudeOracle:
 
     def _turn_duration(self, line: Line, evidence: Evidence) -> None:
         turn = self._turn
-        if turn is None or self._hangs_on_closed(line) or line.uuid in turn.uuids:
-            self._unknown("late_terminal", evidence)
+        if turn is None or line.parent_uuid not in turn.uuids or line.uuid in turn.uuids:
+            self._unknown("late_terminal", evidence)  # not of this turn's chain: it ends nothing
             return
         if turn.inherited:
             self._turn = None

@@ -1,0 +1,50 @@
+"""Finding a real CLI for ``run --rehearse``: on PATH, or where ``make live`` put its pinned one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from lastword.actors.core.adapter import Adapter
+from lastword.actors.core.errors import ProviderError
+
+
+def cache_folder() -> Path:
+    """``$LASTWORD_CLI_CACHE``, else ``$XDG_CACHE_HOME/lastword``, else ``~/.cache/lastword``."""
+    named = os.environ.get("LASTWORD_CLI_CACHE")
+    if named:
+        return Path(named).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "lastword"
+
+
+def cached_cli(adapter: Adapter) -> Path | None:
+    """The pinned CLI of that adapter in the cache folder, newest certified version first."""
+    for version in reversed(adapter.certified_versions):
+        folder = cache_folder() / "cli" / f"{adapter.name}-{version}" / "node_modules" / ".bin"
+        for name in adapter.executables:
+            if os.access(folder / name, os.X_OK):
+                return folder / name
+    return None
+
+
+def find_real_cli(adapter: Adapter) -> Path:
+    """A real CLI: the one on PATH, else the pinned one.
+
+    Raises:
+        ProviderError: ``provider_unavailable``.
+    """
+    for name in adapter.executables:
+        found = shutil.which(name)
+        if found is not None:
+            return Path(found).absolute()
+    cached = cached_cli(adapter)
+    if cached is None:
+        raise ProviderError(
+            "provider_unavailable",
+            f"the CLI of {adapter.name} is neither on PATH nor in {cache_folder() / 'cli'}",
+            remedy="`make live` downloads the pinned one there through npm",
+            provider=adapter.name,
+        )
+    return cached
