@@ -326,6 +326,7 @@ class PaneActor(Actor):
             self._do(self._core.opened(self.clock.monotonic()))
 
     def _exited(self, status: int | None) -> None:
+        self._do(self._core.answered_by_exit())
         in_progress, pressed = self._core.gone()
         self.cancel_timer("look")
         text = " / ".join(line.strip() for line in self._last_screen if line.strip())

@@ -38,7 +38,9 @@ ABSENT_S = 30.0
 """Idle CLI, empty box, nothing on record for this long behind our Enter: proved absent (C24)."""
 OURS_MAX = 8
 ANSWER_STEPS_MAX = 60
-"""Steps of a dialog's cursor towards an answer before it is given up."""
+"""Keys pressed towards one answer before it is given up."""
+ANSWER_AGAIN_S = 0.7
+"""A dialog that is still open so long after the key that should have closed it did not take the key."""
 
 
 class Phase(enum.Enum):
@@ -205,6 +207,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     dialog_id: str
     option: int
     steps: int = 0
+    pressed_s: float | None = None
 
 
 def dialog_id(dialog: DialogOpen, epoch: int) -> str:
@@ -294,6 +297,13 @@ class PaneCore:
         """Something changed (the CLI's registry): look."""
         return self._look()
 
+    def answered_by_exit(self) -> list[PaneEffect]:
+        """The CLI is gone: an answer that was pressed has been taken (it may have said so: "No, exit")."""
+        answer, self._answer = self._answer, None
+        if answer is None:
+            return []
+        return [AnswerResult(token=answer.token, applied=answer.pressed_s is not None)]
+
     def gone(self) -> tuple[MessageId | None, bool]:
         """The CLI is gone. Gives the message in progress, and whether Enter was pressed for it."""
         pressed = self.phase is Phase.PROVING
@@ -317,7 +327,7 @@ class PaneCore:
             return []
         effects = self._see_dialog(signal)
         if self._answer is not None:
-            effects += self._try_answer(signal)
+            effects += self._try_answer(signal, now_s)
         if self._interrupt is not None:
             effects += self._try_interrupt(signal, copy_mode=copy_mode)
         match self.phase:
@@ -546,26 +556,35 @@ class PaneCore:
             effects.append(DialogSeen(dialog_id=seen[0], dialog=seen[1]))
         return effects
 
-    def _try_answer(self, signal: Signal) -> list[PaneEffect]:
+    def _try_answer(self, signal: Signal, now_s: float) -> list[PaneEffect]:
+        """Towards the answer, one seen step at a time; it is applied when the dialog is seen gone."""
         assert self._answer is not None
         wanted = self._answer
-        if isinstance(signal, NotReady):
+        if isinstance(signal, NotReady) and wanted.pressed_s is None:
             return [LookIn(START_LOOK_S)]
-        self._answer = None
         if self.dialog is None or self.dialog[0] != wanted.dialog_id or not isinstance(signal, DialogOpen):
-            return [AnswerResult(token=wanted.token, applied=False)]
+            self._answer = None
+            return [AnswerResult(token=wanted.token, applied=wanted.pressed_s is not None)]
+        if wanted.pressed_s is not None and now_s - wanted.pressed_s < ANSWER_AGAIN_S:
+            return [LookIn(START_LOOK_S)]
         keys = self._rules.answer_keys(signal, wanted.option)
-        if not keys or wanted.steps > ANSWER_STEPS_MAX:
+        if not keys or wanted.steps >= ANSWER_STEPS_MAX:
+            self._answer = None
             return [AnswerResult(token=wanted.token, applied=False)]
-        press = Press(keys=keys, what="answer", guard="dialog", dialog_id=wanted.dialog_id, cursor=signal.cursor)
-        if signal.cursor is not None and keys != ("Enter",):
-            # a step of the cursor: seen to have been made before Enter confirms anything
-            self._answer = _Answer(
-                token=wanted.token, dialog_id=wanted.dialog_id, option=wanted.option, steps=wanted.steps + 1
-            )
-            return [press]
-        self._answered = wanted.dialog_id
-        return [press, AnswerResult(token=wanted.token, applied=True)]
+        final = signal.cursor is None or keys == ("Enter",)
+        if final:
+            self._answered = wanted.dialog_id
+        self._answer = _Answer(
+            token=wanted.token,
+            dialog_id=wanted.dialog_id,
+            option=wanted.option,
+            steps=wanted.steps + 1,
+            pressed_s=now_s if final else None,
+        )
+        return [
+            Press(keys=keys, what="answer", guard="dialog", dialog_id=wanted.dialog_id, cursor=signal.cursor),
+            LookIn(START_LOOK_S),
+        ]
 
     # --- shared -----------------------------------------------------------------------------------------------
 
