@@ -95,7 +95,7 @@ class PooledDispatcher:
         take = self._queue.get
         while (runnable := take()) is not None:
             runnable.run_slice()
-            del runnable  # an idle worker must not keep an actor alive
+            del runnable  # an idle worker keeps nothing of the last actor
             if len(self._threads) - self._blocked > self._workers and self._retire():
                 return
         with self._lock:
