@@ -31,7 +31,7 @@ class Runnable(Protocol):
 class Dispatcher(Protocol):
     """Runs what is scheduled, never the same thing on two threads at once (its mailbox sees to that)."""
 
-    def schedule(self, runnable: Runnable) -> None: ...
+    def schedule(self, runnable: Runnable, /) -> None: ...
 
     def release(self) -> None:
         """An actor of this dispatcher ended."""
