@@ -189,8 +189,10 @@ class Cell:
             except SliceOverError:
                 pass
             self.mailbox.current = None  # before another thread may run the next slice
-            if actor.actor_stopped.is_set():
-                self._begin_end()
+            if self.is_dead():
+                self._release_late(actor)
+            elif actor.actor_stopped.is_set():
+                self._begin_end(actor)
             elif not self.mailbox.rest():
                 self.schedule()
         elif self.phase is Phase.ENDING:
@@ -288,7 +290,7 @@ class Cell:
 
     # the end
 
-    def _begin_end(self) -> None:
+    def _begin_end(self, actor: Actor) -> None:
         failure = self._failure
         restart = failure is not None and not self.system.closing and self._ledger.grant(self.system.clock.monotonic())
         if not restart:
@@ -296,11 +298,14 @@ class Cell:
             self._make = None
         self._cancel_timers()
         with self.system.lock:
-            if self.phase is Phase.DEAD:
-                return
-            self.phase = Phase.ENDING
+            killed = self.phase is Phase.DEAD
             children = list(self.children or ())
-            self._waiting_for_children = bool(children)
+            if not killed:
+                self.phase = Phase.ENDING
+                self._waiting_for_children = bool(children)
+        if killed:
+            self._release_late(actor)
+            return
         if not children:
             self._conclude()
             return
@@ -364,12 +369,19 @@ class Cell:
                 self._die("failed", failure)
                 return False
 
+    def _release_late(self, actor: Actor) -> None:
+        """It was given up on and its handler came back after all: let it release what it holds."""
+        try:
+            actor.stopped()
+        except BaseException as error:
+            self.system.dead_letters.record(f"late_{type(error).__name__}", self.ref, STOP)
+
     def kill(self) -> None:
         """Give up on it from outside, while its handler may still run: mail drained, watchers told."""
         if self.phase is Phase.DEAD:
             return
-        current = self.mailbox.current
         self._drain(deadletters.SHUTDOWN)
+        current = self.mailbox.current  # read once nothing can follow it
         if current is not None:
             refuse(current)
         self.request_stop()

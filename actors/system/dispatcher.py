@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Literal, Protocol
 
@@ -31,7 +31,7 @@ class Runnable(Protocol):
 class Dispatcher(Protocol):
     """Runs what is scheduled, never the same thing on two threads at once (its mailbox sees to that)."""
 
-    def schedule(self, runnable: Runnable) -> None: ...
+    def schedule(self, runnable: Runnable, /) -> None: ...
 
     def release(self) -> None:
         """An actor of this dispatcher ended."""
@@ -95,7 +95,7 @@ class PooledDispatcher:
         take = self._queue.get
         while (runnable := take()) is not None:
             runnable.run_slice()
-            del runnable  # an idle worker must not keep an actor alive
+            del runnable  # an idle worker keeps nothing of the last actor
             if len(self._threads) - self._blocked > self._workers and self._retire():
                 return
         with self._lock:
@@ -110,9 +110,10 @@ class PooledDispatcher:
 
 
 class PinnedDispatcher:
-    """One daemon thread for one actor; it ends with the actor."""
+    """One daemon thread for one actor; it ends with the actor and then calls ``on_exit``."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_exit: Callable[[threading.Thread], None]) -> None:
+        self._on_exit = on_exit
         self._queue: SimpleQueue[Runnable | None] = SimpleQueue()
         self.thread = threading.Thread(target=self._work, name=name, daemon=True)
         self.schedule = self._queue.put
@@ -126,6 +127,7 @@ class PinnedDispatcher:
         while (runnable := take()) is not None:
             runnable.run_slice()
             del runnable
+        self._on_exit(threading.current_thread())
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from lastword.actors.system.ref import Ref
 
 EndReason = Literal["stopped", "failed", "killed"]
-"""``killed``: given up on while its handler was still running (shutdown deadline, or its parent's bound)."""
+"""``killed``: given up on while its handler was still running (shutdown deadline, or its parent's bound); its
+``stopped`` hook runs if the handler comes back."""
 
 
 class ChildFailed(msgspec.Struct, frozen=True, kw_only=True):

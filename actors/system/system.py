@@ -146,7 +146,9 @@ class ActorSystem:
         if family is not None and family.system is not self:
             raise UsageError("usage", f"parent {family.ref.name} lives in another system")
         pinned = (dispatcher or self._default) == "pinned"
-        runner: Dispatcher = PinnedDispatcher(f"{self.name}-{name}") if pinned else self._pool
+        runner: Dispatcher = (
+            PinnedDispatcher(f"{self.name}-{name}", self._pinned.discard) if pinned else self._pool
+        )
         cell = Cell(
             self,
             (actor_class, args, kwargs),
@@ -325,10 +327,12 @@ class ActorSystem:
             self._spawned += 1
 
     def _start_pinned(self, runner: PinnedDispatcher) -> None:
-        runner.thread.start()
-        with self.lock:
-            self._pinned = {thread for thread in self._pinned if thread.is_alive()}
-            self._pinned.add(runner.thread)
+        self._pinned.add(runner.thread)
+        try:
+            runner.thread.start()
+        except RuntimeError:  # the machine has no thread left to give
+            self._pinned.discard(runner.thread)
+            raise
 
     def _activity(self) -> tuple[int, int] | None:
         """None while anything is busy; else what changes whenever anything was busy in between."""

@@ -10,6 +10,7 @@ import pytest
 
 from kit_system import Boom, Do, Gate, Probe, boom, until
 from lastword.actors.core.errors import ActorError, UsageError
+from lastword.actors.system.envelope import Reply
 from lastword.actors.system.supervision import ChildFailed
 from lastword.actors.system.system import ActorSystem
 
@@ -457,3 +458,33 @@ def test_idle_pooled_actors_have_no_thread_and_a_message_to_each_is_enough():
         assert [ref.ask(n, timeout_s=5) for n, ref in enumerate(refs)] == list(range(500))
         assert threading.active_count() == before
         assert len([t for t in threading.enumerate() if t.name.startswith("idle")]) == 2
+
+
+def test_the_first_settlement_of_an_ask_wins():
+    reply = Reply()
+    reply.fail(Boom())
+    reply.set("too late")
+    with pytest.raises(Boom):
+        reply.wait(0)
+    reply = Reply()
+    reply.set("first")
+    reply.set("second")
+    reply.fail(Boom())
+    assert reply.wait(0) == "first"
+
+
+def test_a_context_is_of_the_handler_only(system):
+    """Between messages an actor has no sender and no trace, and a tell from outside has no sender."""
+    senders: list[object] = []
+    ref = system.spawn(Probe, name="a")
+    actor = ref._cell.actor
+    ref.ask(Do(lambda a: senders.append((a.sender, bool(a.trace_id)))), timeout_s=5)
+    assert system.settle(5)
+    assert senders == [(None, True)]
+    assert (actor.sender, actor.trace_id) == (None, "")
+
+
+def test_bad_bounds_are_refused():
+    for wrong in ({"workers": 0}, {"batch": 0}, {"mailbox_max": 0}):
+        with pytest.raises(UsageError):
+            ActorSystem("bad", **wrong)

@@ -160,3 +160,21 @@ def test_a_pinned_thread_ends_with_its_actor(system):
     assert ref.ask(Do(lambda _: threading.current_thread().daemon), timeout_s=5)
     ref.stop()
     until(lambda: not [t for t in threading.enumerate() if t.name == f"{system.name}-p"])
+
+
+def test_an_abandoned_actor_releases_what_it_holds_when_its_handler_comes_back(dispatcher):
+    released: list[str] = []
+
+    class Holding(Probe):
+        def stopped(self):
+            released.append(self.ref.name)
+
+    system = ActorSystem("back", dispatcher=dispatcher)
+    gate = Gate()
+    system.spawn(Holding, name="a").tell(gate.hold())
+    gate.entered.wait(5)
+    assert system.shutdown(0.1).abandoned == ("a",)
+    assert released == []
+    gate.open()
+    until(lambda: lastword_threads("back") == [])
+    assert released == ["a"]

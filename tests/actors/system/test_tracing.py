@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 
 import msgspec
 
@@ -106,13 +107,14 @@ def test_the_wait_in_the_queue_and_the_raise_are_in_the_line(dispatcher, tmp_pat
         ref.tell(gate.hold())
         gate.entered.wait(5)
         ref.tell(Do(boom))
-        until(lambda: ref._cell.mailbox.waiting() == 1)
+        told_s = time.monotonic()
+        until(lambda: time.monotonic() - told_s > 0.02)
         gate.open()
         until(lambda: not ref.is_alive())
     held, raised = lines(path)
     assert (held["outcome"], raised["outcome"]) == ("ok", "raised")
-    assert 0 < raised["queue_wait_us"] < 5e6
-    assert held["handling_us"] >= raised["queue_wait_us"] / 2
+    assert 20_000 < raised["queue_wait_us"] < 5e6
+    assert 20_000 < held["handling_us"] < 5e6
     assert Boom.__name__ not in path.read_text()
 
 
