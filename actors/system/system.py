@@ -146,9 +146,7 @@ class ActorSystem:
         if family is not None and family.system is not self:
             raise UsageError("usage", f"parent {family.ref.name} lives in another system")
         pinned = (dispatcher or self._default) == "pinned"
-        runner: Dispatcher = (
-            PinnedDispatcher(f"{self.name}-{name}", self._pinned.discard) if pinned else self._pool
-        )
+        runner: Dispatcher = PinnedDispatcher(f"{self.name}-{name}", self._pinned.discard) if pinned else self._pool
         cell = Cell(
             self,
             (actor_class, args, kwargs),

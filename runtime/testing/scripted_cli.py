@@ -32,7 +32,7 @@ input  : ``enter_swallow_ms=N`` Enter within N ms of the last text is lost; ``en
 screen : ``idle_look`` looks ready all turn; ``repaint=HZ`` storm; ``frozen`` no repaint during a turn;
          ``quote_ui`` the answer quotes the prompt glyph and the busy footer; ``ask`` a permission dialog
          before every tool
-record : ``dup_end=N`` the terminal record N times more; ``late_dup=S`` once more after S seconds;
+record : ``dup_end=N`` the terminal record N times more; ``late_dup=S`` the same once more after S seconds;
          ``torn=PARTS:MS`` the terminal records in PARTS writes, cut inside characters too;
          ``no_turn_duration``; ``end_delay=S`` between answer and terminal record; ``record_delay=S`` screen
          and registry are done S seconds before answer and terminal record; ``no_record`` the screen is done
@@ -396,6 +396,7 @@ class ClaudeRecorder:
             line["session_id"] = self.app.session_id
         line.update(self.app.envelope())
         self.raw(line)
+        self.last_line = line
         if link:
             self.parent = uuid
         self.lines += 1
@@ -1677,7 +1678,11 @@ class App:
         for _ in range(int(faults.number("dup_end", 1))):
             self._repeat_end(turn, blocks, reason)
         if "late_dup" in faults:
-            self.later(faults.number("late_dup", 1), lambda: self._repeat_end(turn, blocks, reason))
+            end = getattr(recorder, "last_line", None)
+            if end is not None:  # the same record again, to the letter: a new one would hang on the next turn's chain
+                self.later(faults.number("late_dup", 1), lambda: recorder.raw(end))
+            else:
+                self.later(faults.number("late_dup", 1), lambda: self._repeat_end(turn, blocks, reason))
         recorder.torn, recorder.extra_s = None, 0.0
         yield 0.0
         self._crash(turn, "after")
