@@ -61,7 +61,12 @@ class Rig:
 
     def running(self, session: Session) -> MemoryCli:
         """Its CLI, once a turn of it is on record."""
-        until(lambda: kinds(self, session).count("turn_started") > kinds(self, session).count("unified_completion"))
+
+        def open_turn() -> bool:
+            started = {event.turn_id for event in bodies(self, session, events.TurnStarted)}
+            return bool(started - {done.turn_id for done in completions(self, session)})
+
+        until(open_turn, within_s=WAIT_S)
         return self.cli(session)
 
     def events(self, session: Session | str, after: int = 0) -> list[Any]:
