@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,7 @@ def test_any_split_gives_the_same_facts(path: Path, seed: int, pieces: int) -> N
     data, reader = raw(path), oracle()
     chosen = random.Random(seed)
     cuts = [0, *sorted(chosen.randrange(len(data) + 1) for _ in range(pieces)), len(data)]
-    facts = [fact for a, b in zip(cuts, cuts[1:], strict=False) for fact in reader.feed("f", data[a:b])]
+    facts = [fact for a, b in pairwise(cuts) for fact in reader.feed("f", data[a:b])]
     assert facts + reader.eof("f") == all_facts(data)
 
 
@@ -259,8 +260,6 @@ def test_a_damaged_file_never_raises_and_reads_alike_in_any_chunking(path: Path,
     cut = chosen.randrange(len(data) + 1)
     facts = reader.feed("f", data[:cut]) + reader.feed("f", data[cut:]) + reader.eof("f")
     assert facts == whole
-    natives = [fact.native_turn for fact in whole if isinstance(fact, TurnClosed)]
-    assert len(natives) == len(set(natives)) or b"promptId" in data
     for turn in read_turns(whole):
         json.dumps(turn.as_json())
 
