@@ -31,7 +31,7 @@ from lastword.actors.core.ids import (
 from lastword.actors.core.outcome import Completion, Origin
 from lastword.actors.core.ports import Batch, Cursor, Journal, MessageRow, SessionRow, TurnRow
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState, Snapshot
-from lastword.actors.core.world import Bytes, Files, Transport, Wakes
+from lastword.actors.core.world import Bytes, Endpoint, Files, Transport, Wakes
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Outbox, Retry
 from lastword.actors.system.actor import Actor
@@ -106,6 +106,27 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = "open"
 
 
+class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
+    """The first message of a session of an earlier life: what the journal knows, and its CLI if it still lives.
+
+    Attributes:
+        endpoint: the living CLI, or None: then its record is read to its end, and what ended meanwhile is settled.
+        turns: unsettled ones; ``messages``: those without an end; ``settled``: (native turn, turn) of earlier turns.
+        epoch: of the pane.
+        dormant: nothing is open and no CLI runs: wait for the next message.
+    """
+
+    endpoint: Endpoint | None
+    turns: tuple[TurnRow, ...]
+    messages: tuple[MessageRow, ...]
+    joined: tuple[MessageRow, ...]
+    settled: tuple[tuple[str, TurnId], ...]
+    last_completion: Completion | None
+    seq: int
+    epoch: int
+    dormant: bool
+
+
 SessionCommand: TypeAlias = (
     Submit
     | Control
@@ -113,6 +134,7 @@ SessionCommand: TypeAlias = (
     | GetSnapshot
     | CloseSession
     | Start
+    | Rehydrate
     | Committed
     | CommitFailed
     | Retry
@@ -183,7 +205,8 @@ class SessionActor(Actor):
         self._controls: dict[str, Future[Delivery]] = {}
         self._state: SessionState = "starting"
         self._launch_reason = "open"
-        self._pane_epoch = 0
+        self._pane_epoch = row.epoch
+        self._uncertain: set[MessageId] = set()
         self._failed_starts = 0
         self._dialog: Dialog | None = None
         self._handle = Handle(native_session_id=row.native_session)
@@ -191,6 +214,7 @@ class SessionActor(Actor):
         self._last_gone: pane.PaneGone | None = None
         self._seq = 0
         self._cursor: Cursor | None = None
+        self._cursor_next: Cursor | None = None
         self._cursor_saved: Cursor | None = row.cursor
         self._status_source: SourceSpec | None = None
         self._closing: CloseSession | None = None
@@ -214,6 +238,8 @@ class SessionActor(Actor):
                 self._close(message)
             case Start():
                 self._launch(message.reason)
+            case Rehydrate():
+                self._rehydrate(message)
             case Committed():
                 self._committed(message)
             case CommitFailed():
@@ -466,7 +492,11 @@ class SessionActor(Actor):
             self._launch("resume")
         for pending in waiting:
             self._core.typing(pending.message_id)
-            self._pane.tell(pane.Deliver(job=typing_core.Job(message_id=pending.message_id, typed=pending.typed)))
+            self._deliver(pending, uncertain=False)
+
+    def _deliver(self, pending: core.Pending, *, uncertain: bool) -> None:
+        job = typing_core.Job(message_id=pending.message_id, typed=pending.typed, uncertain=uncertain)
+        self._pane.tell(pane.Deliver(job=job))
 
     # --- controls ---------------------------------------------------------------------------------------------------
 
@@ -602,6 +632,7 @@ class SessionActor(Actor):
             for outcome in self._outcomes.pop(message_id, ()):
                 _resolve(outcome, completion)
         self._apply(self._core.finished(finished.turn_id))
+        self._take_cursor()
         parked, self._parked = self._parked, []
         for submit in parked:
             self._submit(submit)
@@ -645,8 +676,13 @@ class SessionActor(Actor):
         if read.epoch != self._pane_epoch:  # the end of a CLI that has a successor by now says nothing about that one
             facts = tuple(fact for fact in facts if not isinstance(fact, RecordExhausted))
         self._apply(self._core.read(facts))
-        if read.cursor is not None and not self._core.backlog and not any(self._core.open.values()):
-            self._cursor = read.cursor
+        self._cursor_next = read.cursor or (self._cursor_next if not read.facts else None)
+        self._take_cursor()
+
+    def _take_cursor(self) -> None:
+        """Reading may resume there once all that was read before is settled and committed."""
+        if self._cursor_next is not None and not self._core.backlog and not any(self._core.open.values()):
+            self._cursor, self._cursor_next = self._cursor_next, None
 
     def _apply(self, effects: Iterable[core.SessionEffect]) -> None:
         """Carry out: first what goes to the journal, then what turns are told (their own batches come after)."""
@@ -767,20 +803,105 @@ class SessionActor(Actor):
         self._exhausted = False
         self._pane_live = True
         self._launch_reason = reason
-        adapter, native = self._deps.adapter, self._core.native_session
+        self._follow()
+        self._pane.tell(
+            pane.Open(
+                name=f"{self._row.session_id}-{self._pane_epoch}",  # the one before may not be gone from tmux yet
+                recipe=self._deps.adapter.launch(request),
+                request=request,
+                epoch=self._pane_epoch,
+            )
+        )
+
+    # --- an earlier life --------------------------------------------------------------------------------------------
+
+    def _rehydrate(self, known: Rehydrate) -> None:
+        """Go on from the journal and the record: nothing is typed again on a guess, nothing is settled by memory."""
+        self._seq = known.seq
+        self._last_completion = known.last_completion
+        self._pane_epoch = known.epoch
+        if known.dormant:
+            self._state = "gone"
+            self._exhausted = True
+            return
+        for native, turn_id in known.settled:
+            self._core.known_native(native, turn_id, settled=True)
+        self._messages.update({row.message_id: row for row in (*known.messages, *known.joined)})
+        for row in known.turns:
+            self._restore_turn(row, known.joined)
+        for message in known.messages:
+            if message.message_id not in self._core.pending and message.turn_id is None:
+                self._restore_message(message, None)
+        self._follow()
+        if known.endpoint is None:
+            self._pane_live = True  # until its record is read to the end, which the next message brings about
+            self._pane_gone(
+                pane.PaneGone(
+                    epoch=self._pane_epoch,
+                    exit_status=None,
+                    in_progress=None,
+                    pressed=False,
+                    was_ready=True,
+                    last_screen="",
+                )
+            )
+            return
+        self._pane_live = True
+        self._launch_reason = "attach"
+        request = msgspec.structs.replace(self._request, native_session=self._core.native_session, resume=True)
+        self._pane.tell(pane.Attach(endpoint=known.endpoint, request=request, epoch=self._pane_epoch))
+        for pending in list(self._core.pending.values()):
+            if pending.stage != "queued":
+                self._deliver(pending, uncertain=True)
+
+    def _restore_turn(self, row: TurnRow, joined: tuple[MessageRow, ...]) -> None:
+        message = self._messages.get(row.message_id) if row.message_id is not None else None
+        if row.native_turn:
+            self._core.known_native(row.native_turn, row.turn_id, settled=False)
+        elif message is not None:
+            self._restore_message(message, row.turn_id)
+        state = turn_core.TurnState(row.state)
+        cancelling = state is turn_core.TurnState.CANCELLING
+        self._spawn_turn(
+            turn_core.Turn(
+                turn_id=row.turn_id,
+                session_id=row.session_id,
+                provider=self._row.provider,
+                transport=self._deps.transport.name,
+                message_id=row.message_id,
+                origin=row.origin,
+                parent_turn_id=row.parent_turn_id,
+                epoch=row.epoch,
+                state=state,
+                native_turn=row.native_turn,
+                native_session=self._core.native_session,
+                cli_version=self._core.cli_version,
+                accepted_at=row.accepted_at,
+                submitted_at=row.submitted_at,
+                bound_at=row.bound_at,
+                deadline_at=row.deadline_at,
+                joined=tuple(each.message_id for each in joined if each.turn_id == row.turn_id),
+                cancel="interrupted" if cancelling else None,
+                withdrawing=cancelling and not row.native_turn and row.submitted_at is None,
+            ),
+            (turn_core.Begin(),),
+        )
+
+    def _restore_message(self, row: MessageRow, turn_id: TurnId | None) -> None:
+        typed = self._escape(row.text)
+        if isinstance(typed, Refused):  # by a newer adapter: the record can still bind it, nothing will type it
+            typed = TypedText(text=row.text, paste=row.text.encode(), rewritten=row.text)
+        stage: core.Stage = {"queued": "queued", "submitted": "submitted"}.get(row.state, "typing")  # type: ignore[assignment]
+        self._core.restore(row.message_id, typed, turn_id, stage)
+        self._deliverable.add(row.message_id)
+
+    def _follow(self) -> None:
+        source, adapter, native = self._transcript(), self._deps.adapter, self._core.native_session
         self._watcher.tell(
             transcript.Follow(
                 source=source,
                 oracle=lambda offset: adapter.oracle(source, native, offset),
                 cursor=self._row.cursor,
-                epoch=self._pane_epoch,
-            )
-        )
-        self._pane.tell(
-            pane.Open(
-                name=f"{self._row.session_id}-{self._pane_epoch}",  # the one before may not be gone from tmux yet
-                recipe=adapter.launch(request),
-                request=request,
                 epoch=self._pane_epoch,
             )
         )
@@ -792,7 +913,7 @@ class SessionActor(Actor):
     def _rebound(self, rebound: core.Rebound) -> events.Draft:
         self._row = msgspec.structs.replace(self._row, native_session=rebound.native_session, cursor=None)
         self._handle = msgspec.structs.replace(self._handle, native_session_id=rebound.native_session)
-        self._cursor = self._cursor_saved = None
+        self._cursor = self._cursor_next = self._cursor_saved = None
         adapter, native, source = self._deps.adapter, rebound.native_session, self._transcript()
         self._watcher.tell(
             transcript.Follow(
@@ -816,7 +937,7 @@ class SessionActor(Actor):
             attach=opened.attach,
         )
         self._row = msgspec.structs.replace(
-            self._row, handle=msgspec.json.encode(self._handle).decode(), epoch=self._row.epoch
+            self._row, handle=msgspec.json.encode(self._handle).decode(), epoch=self._pane_epoch
         )
         started = events.ProviderStarted(
             pid=opened.pid,
@@ -824,7 +945,10 @@ class SessionActor(Actor):
             reason=self._launch_reason,
             cli_version=self._core.cli_version,
         )
-        self._send(drafts=(events.Draft(body=started),), session=self._row)
+        if self._launch_reason == "attach":
+            self._send(session=self._row)  # the CLI was started before: nothing was rebuilt
+        else:
+            self._send(drafts=(events.Draft(body=started),), session=self._row)
         self._status_source = self._deps.adapter.status_file(self._request, opened.pid)
         self._watcher.tell(transcript.FollowStatus(source=self._status_source))
 

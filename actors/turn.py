@@ -135,7 +135,7 @@ class TurnActor(Actor):
             self._outbox.send(
                 Batch(
                     session_id=self._turn.session_id,
-                    turns=(row,) if row is not None and completion is None else (),
+                    turns=(row,) if row is not None else (),
                     drafts=tuple(drafts),
                     completion=completion,
                 )

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from lastword.actors.core.world import Files, Transport, Wakes
+from lastword.actors.core.errors import TransportTimeoutError
+from lastword.actors.core.ids import SessionId
+from lastword.actors.core.snapshot import Handle
+from lastword.actors.core.world import Endpoint, Files, Transport, Wakes
+
+LIST_S = 5.0
+
+
+class Survivor(msgspec.Struct, frozen=True, kw_only=True):
+    """A CLI that outlived its host."""
+
+    endpoint: Endpoint
+    epoch: int
+
+
+def no_survivors(handles: Mapping[SessionId, str]) -> dict[SessionId, Survivor]:  # noqa: ARG001
+    """For a transport whose CLIs die with the host."""
+    return {}
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
-    """``close`` ends all CLIs of the transport within about the grace given, seconds."""
+    """The edge of one runtime.
+
+    Attributes:
+        close: ends all CLIs of the transport within about the grace given, seconds.
+        survivors: session -> handle as journalled; gives those whose CLI lives, and ends what belongs to no session.
+    """
 
     transport: Transport
     files: Files
     wakes: Wakes
     close: Callable[[float], None]
+    survivors: Callable[[Mapping[SessionId, str]], dict[SessionId, Survivor]] = no_survivors
 
 
 def socket_name(state: Path) -> str:
@@ -32,7 +57,8 @@ def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
         TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
     """
     from lastword.transports.files import LocalFiles  # noqa: PLC0415
-    from lastword.transports.tmux import TmuxServer  # noqa: PLC0415
+    from lastword.transports.process import child_start  # noqa: PLC0415
+    from lastword.transports.tmux import PaneRow, TmuxServer  # noqa: PLC0415
     from lastword.transports.watch import FileWatcher  # noqa: PLC0415
 
     server = TmuxServer(socket_name(state), env=env)
@@ -43,4 +69,59 @@ def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
         server.stop(grace_s)
         wakes.close()
 
-    return Edge(transport=server, files=LocalFiles(), wakes=wakes, close=close)
+    def listed() -> list[PaneRow]:
+        answer: list[object] = []
+        done = threading.Event()
+
+        def told(rows: object) -> None:
+            answer.append(rows)
+            done.set()
+
+        server.panes(told)
+        if not done.wait(LIST_S) or not answer:
+            raise TransportTimeoutError("the list of panes", LIST_S)
+        rows = answer[0]
+        if isinstance(rows, Exception):
+            raise rows
+        assert isinstance(rows, list)
+        return rows
+
+    def survivors(handles: Mapping[SessionId, str]) -> dict[SessionId, Survivor]:
+        found: dict[SessionId, Survivor] = {}
+        process = server.process
+        if not server.adopted or process is None:
+            return found
+        for row in sorted(listed(), key=lambda row: _epoch(row.name)):
+            session_id = SessionId(row.name.rsplit("-", 1)[0])
+            start = child_start(row.pid, process.pid)
+            pane = server.adopt(row.pane_id, row.pid, start, row.name)
+            ours = session_id in handles and not row.dead and start and _same(handles[session_id], row.pid, start)
+            before = found.pop(session_id, None)
+            if before is not None:
+                before.endpoint.close(0.0, lambda: None)
+            if ours:
+                found[session_id] = Survivor(endpoint=pane, epoch=_epoch(row.name))
+            else:
+                pane.close(0.0, lambda: None)
+        return found
+
+    return Edge(transport=server, files=LocalFiles(), wakes=wakes, close=close, survivors=survivors)
+
+
+def tmux_left_behind(state: Path, env: Mapping[str, str]) -> bool:
+    """Whether a tmux server of an earlier host may still be there."""
+    folder = Path(env.get("TMUX_TMPDIR") or "/tmp")  # noqa: S108 - tmux's own default
+    return (folder / f"tmux-{os.getuid()}" / socket_name(state)).exists()
+
+
+def _epoch(name: str) -> int:
+    number = name.rsplit("-", 1)[-1]
+    return int(number) if number.isdigit() else 0
+
+
+def _same(handle: str, pid: int, start: int) -> bool:
+    """Whether the journalled handle is that process; an empty one was lost between the start and its commit."""
+    if handle == "{}":
+        return True
+    known = msgspec.json.decode(handle, type=Handle)
+    return (known.pid, known.pid_start) == (pid, start)

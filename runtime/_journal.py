@@ -70,6 +70,8 @@ _ADD_EVENT = """INSERT INTO event (session_id, seq, at, type, turn_id, message_i
 _EVENT_COLUMNS = "session_id, seq, at, turn_id, message_id, native_at, body"
 _EVENTS = f"SELECT {_EVENT_COLUMNS} FROM event WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - constants
 _TURN_EVENTS = f"SELECT {_EVENT_COLUMNS} FROM event WHERE turn_id = ? ORDER BY seq"  # noqa: S608 - constants
+_WITH_WORK = """SELECT session_id FROM turn WHERE state <> 'settled'
+    UNION SELECT session_id FROM message WHERE turn_id IS NULL AND state NOT IN ('joined', 'undelivered')"""
 _LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM event WHERE session_id = ?"
 _COMPLETION = "SELECT body FROM completion WHERE turn_id = ?"
 _TURN = "SELECT body FROM turn WHERE turn_id = ?"
@@ -305,6 +307,10 @@ class SqliteJournal:
     def session(self, session_id: SessionId) -> SessionRow | None:
         rows = self._rows("SELECT body, cursor FROM session WHERE session_id = ?", (session_id,))
         return self._session(rows[0]) if rows else None
+
+    def sessions_with_work(self) -> set[SessionId]:
+        """Sessions with a turn that is not settled, or a message whose end is not on record."""
+        return {SessionId(row[0]) for row in self._rows(_WITH_WORK)}
 
     def turn(self, turn_id: TurnId) -> TurnRow | None:
         return self._one(_turn_of, _TURN, (turn_id,))

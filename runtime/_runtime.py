@@ -16,20 +16,20 @@ import msgspec
 from lastword.actors.core import events
 from lastword.actors.core.adapter import Adapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
-from lastword.actors.core.errors import LastwordError, UsageError
+from lastword.actors.core.errors import LastwordError, ProviderError, UsageError
 from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_session
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Batch, Recorded, SessionRow
 from lastword.actors.core.snapshot import Handle, Snapshot
 from lastword.actors.journal import Commit, CommitFailed, Committed, JournalActor
-from lastword.actors.session import SessionActor, SessionDeps, Start
+from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
 from lastword.actors.system.clock import Clock
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
 from lastword.runtime._door import Door
-from lastword.runtime._edge import Edge, open_tmux_edge
+from lastword.runtime._edge import Edge, Survivor, open_tmux_edge, tmux_left_behind
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
 from lastword.runtime._session import AsyncSession, Session
@@ -37,6 +37,8 @@ from lastword.transports.providers import PROVIDERS
 
 COMMIT_S = 30.0
 STOP_S = 10.0
+NATIVES_MAX = 64
+"""Settled native turns that a revived session remembers: what is read again up to its cursor cannot be older."""
 SESSION_MAILBOX_MAX = 10_000
 
 Durability = Literal["power", "process"]
@@ -150,7 +152,7 @@ class Runtime:
         given = {name: (path,) if isinstance(path, str) else tuple(path) for name, path in (executables or {}).items()}
         journal = SqliteJournal.open(folder, durability=durability)
         try:
-            return cls(
+            runtime = cls(
                 state=folder,
                 journal=journal,
                 env=os.environ if env is None else env,
@@ -166,6 +168,12 @@ class Runtime:
         except BaseException:
             journal.close()
             raise
+        try:
+            runtime._rehydrate()
+        except BaseException:
+            runtime.close()
+            raise
+        return runtime
 
     # --- sessions -------------------------------------------------------------------------------------------------
 
@@ -222,7 +230,7 @@ class Runtime:
             provider=provider, transport=row.transport, cwd=folder, native_session_id=row.native_session
         )
         self._commit(Batch(session_id=row.session_id, session=row, drafts=(events.Draft(body=opened),)))
-        return self._start(row, adapter, executable, config, edge, reason="open")
+        return self._start(row, adapter, executable, config, edge, Start())
 
     def run(
         self,
@@ -295,7 +303,59 @@ class Runtime:
         row = self._journal.session(session_id)
         if row is None:
             raise UsageError("unknown_session", f"no session {session_id!r} is on record")
-        return Session(self, session_id, None)
+        if row.state == "closed":
+            return Session(self, session_id, None)
+        return self._revive(row, None)
+
+    def _rehydrate(self) -> None:
+        """Take over what an earlier host left: living CLIs, unsettled turns, messages without an end (C17)."""
+        work = self._journal.sessions_with_work()
+        rows = [
+            row
+            for row in self._journal.sessions()
+            if row.state == "open" and (row.handle != "{}" or row.session_id in work)
+        ]
+        if not rows and (self._edge is not None or not tmux_left_behind(self._state, self._env)):
+            return
+        edge = self._open_edge()
+        alive = edge.survivors({row.session_id: row.handle for row in rows})
+        for row in rows:
+            self._revive(row, alive.get(row.session_id))
+
+    def _revive(self, row: SessionRow, survivor: Survivor | None) -> Session:
+        adapter = preflight.find_adapter(self._adapters, row.provider)
+        config = msgspec.json.decode(row.config, type=SessionConfig)
+        try:
+            executable = preflight.find_executable(adapter, self._executables.get(row.provider), self._env)
+        except ProviderError:
+            executable = (adapter.executables[0],)  # its end can be settled all the same; a start says what is missing
+        turns = self._journal.turns(row.session_id)
+        messages = self._journal.messages(row.session_id)
+        completions = self._journal.completions(row.session_id)
+        unsettled = tuple(turn for turn in turns if turn.state != "settled")
+        open_turns = {turn.turn_id for turn in unsettled}
+        first = Rehydrate(
+            endpoint=survivor.endpoint if survivor is not None else None,
+            turns=unsettled,
+            messages=tuple(
+                each
+                for each in messages
+                if each.state in ("accepted", "submitted", "queued", "bound")
+                and (each.turn_id is None or each.turn_id in open_turns)
+            ),
+            joined=tuple(each for each in messages if each.state == "joined" and each.turn_id in open_turns),
+            settled=tuple((turn.native_turn, turn.turn_id) for turn in turns if turn.state == "settled")[-NATIVES_MAX:],
+            last_completion=completions[-1] if completions else None,
+            seq=self._journal.last_seq(row.session_id),
+            epoch=max(row.epoch, survivor.epoch if survivor is not None else 0),
+            dormant=survivor is None
+            and row.handle == "{}"
+            and not unsettled
+            and not any(
+                each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages
+            ),
+        )
+        return self._start(row, adapter, executable, config, self._open_edge(), first)
 
     def _start(
         self,
@@ -304,8 +364,7 @@ class Runtime:
         executable: preflight.Executable,
         config: SessionConfig,
         edge: Edge,
-        *,
-        reason: str,
+        first: Start | Rehydrate,
     ) -> Session:
         request = LaunchRequest(
             native_session=row.native_session,
@@ -337,7 +396,7 @@ class Runtime:
         session = Session(self, row.session_id, ref)
         with self._lock:
             self._sessions[row.session_id] = session
-        ref.tell(Start(reason=reason))
+        ref.tell(first)
         return session
 
     def _open_edge(self) -> Edge:

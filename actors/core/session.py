@@ -178,6 +178,14 @@ class SessionCore:
         if turn_id is not None:
             self.open[turn_id] = ""
 
+    def restore(self, message_id: MessageId, typed: TypedText, turn_id: TurnId | None, stage: Stage) -> None:
+        """Note a message of an earlier life. How far it really came, only the record tells: any but ``queued`` is taken
+        as handed to the pane, so that its prompt is recognised.
+        """
+        self.pending[message_id] = Pending(message_id=message_id, typed=typed, turn_id=turn_id, stage=stage)
+        if turn_id is not None:
+            self.open[turn_id] = ""
+
     def refuse(self, message_id: MessageId) -> None:
         """Take back an ``accept`` whose commit failed."""
         pending = self.pending.pop(message_id, None)
@@ -313,9 +321,10 @@ class SessionCore:
         return [ToTurn(turn_id=turn_id, event=turns.Superseded()) for turn_id in bound]
 
     def _prompt(self, fact: PromptRecorded) -> list[SessionEffect]:
-        if fact.native_turn in self._closed_natives or fact.native_turn in self.open.values():
-            return []  # read before
         bound = turns.Bound(prompt=fact, native_session=self.native_session, cli_version=self.cli_version)
+        if fact.native_turn in self._closed_natives or fact.native_turn in self.open.values():
+            owners = [turn_id for turn_id, native in self.open.items() if native == fact.native_turn]
+            return [ToTurn(turn_id=turn_id, event=bound) for turn_id in owners]  # read before
         ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text)
         if not ours:
             return [self._open(None, self._foreign_origin(fact), bound)]

@@ -446,7 +446,7 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case Begin():
             return turn, _arm_deadline(turn, now)
         case Bound():
-            return turn, ()  # the same record again, after a re-read
+            return _bind_again(turn, event), ()
         case Adopted():
             return _adopt(turn, event, now)
         case Submitted():
@@ -615,6 +615,16 @@ def _bind(turn: Turn, event: Bound, now: Now) -> Step:
         bound = msgspec.structs.replace(bound, withdrawing=False)
         effects = (*effects, *_press())
     return bound, effects
+
+
+def _bind_again(turn: Turn, event: Bound) -> Turn:
+    """The same record again, after a re-read: it fills in what a restart does not know."""
+    return msgspec.structs.replace(
+        turn,
+        native_session=turn.native_session or event.native_session,
+        cli_version=turn.cli_version or event.cli_version,
+        native_started_at=turn.native_started_at or event.prompt.evidence.native_at,
+    )
 
 
 def _adopt(turn: Turn, event: Adopted, now: Now) -> Step:

@@ -34,6 +34,9 @@ PASTES_MAX = 3
 PROOF_LOOK_S = 0.5
 PROOF_LOOK_MAX_S = 5.0
 ENTERS_MAX = 12
+RESOLVE_S = 5.0
+"""Idle CLI, empty box, nothing on record for this long after a restart: an uncertain text was not submitted (a record
+follows Enter within 0.7 s on a loaded machine)."""
 ABSENT_S = 30.0
 """Idle CLI, empty box, nothing on record for this long behind our Enter: proved absent (C24)."""
 OURS_MAX = 8
@@ -59,11 +62,16 @@ class Phase(enum.Enum):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One text to deliver. ``proved_by_record`` is False for a CLI's own command, which leaves no prompt."""
+    """One text to deliver. ``proved_by_record`` is False for a CLI's own command, which leaves no prompt.
+
+    ``uncertain``: an earlier life of the host may have typed it, or not. It is never typed again on a guess: what the
+    box shows of it is submitted; it is typed only once it is proved absent.
+    """
 
     message_id: MessageId
     typed: TypedText
     proved_by_record: bool = True
+    uncertain: bool = False
 
 
 # --- effects ----------------------------------------------------------------------------------------------------
@@ -421,16 +429,27 @@ class PaneCore:
             case Ready():
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
+                if signal.draft and self.jobs[0].uncertain and self._rules.landed(self.jobs[0].typed, signal.draft):
+                    self.phase = Phase.LANDING  # pasted by an earlier life, not submitted: go on from there
+                    return self._look(fresh=True)
                 if signal.draft:
                     if any(self._rules.landed(ours, signal.draft) for ours in self._ours):
                         return self._clear(signal.draft, now_s)
                     return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
+                if self.jobs[0].uncertain and not self._proved_absent(busy=signal.busy, now_s=now_s):
+                    return [LookIn(HOLD_LOOK_S)]
                 self._held.clear()
                 self.phase = Phase.PASTING
                 self._pastes += 1
                 return [Paste(self.jobs[0].typed.paste)]
             case _:
                 assert_never(signal)
+
+    def _proved_absent(self, *, busy: bool, now_s: float) -> bool:
+        if busy or self._absent_since is None:
+            self._absent_since = None if busy else now_s
+            return False
+        return now_s - self._absent_since > RESOLVE_S
 
     def _clear(self, draft: str, now_s: float) -> list[PaneEffect]:
         keys = self._rules.clear_draft_keys(draft)
@@ -626,6 +645,7 @@ class PaneCore:
         self._since = now_s
         self._pastes = 0
         self._enters = 0
+        self._absent_since = None
         self._held.clear()
         return self._look(fresh=True)
 
