@@ -48,6 +48,15 @@ def offences(source: str, *, example: bool) -> list[str]:
         and node.args
     }
 
+    decides = {id(part) for node in ast.walk(tree) for part in _deciding(node)}
+    told = {  # taken out of an event, to be shown: events are what a host may read
+        pattern.name
+        for case in ast.walk(tree)
+        if isinstance(case, ast.MatchClass) and ast.unparse(case.cls).startswith("events.")
+        for pattern in case.kwd_patterns
+        if isinstance(pattern, ast.MatchAs)
+    }
+
     def offence(node: ast.AST, what: str) -> None:
         found.append(f"{getattr(node, 'lineno', 0)}: {what}")
 
@@ -59,13 +68,15 @@ def offences(source: str, *, example: bool) -> list[str]:
                 if text.lower() in TRANSPORT_NAMES:
                     offence(node, f"names the transport {text!r}")
             case ast.Attribute(attr=attr):
-                if attr in ("transport", "provider"):
-                    offence(node, f"reads .{attr}: what for, but to branch on it?")
+                if attr in ("transport", "provider") and id(node) in decides:
+                    offence(node, f"branches on .{attr}")
                 if attr in PANE_WORDS:
                     offence(node, f"reads .{attr}")
                 if attr.startswith("_") and not attr.startswith("__") and not _own(node):
                     offence(node, f"reaches into {attr}")
-            case ast.Name(id=name):
+            case ast.Name(id=name) if name not in told:
+                if name in ("transport", "provider") and id(node) in decides:
+                    offence(node, f"branches on {name}")
                 if name in PANE_WORDS or any(word in name.lower() for word in ("claude", "codex", "tmux")):
                     offence(node, f"holds {name}")
             case ast.Import(names=names):
@@ -76,6 +87,21 @@ def offences(source: str, *, example: bool) -> list[str]:
             case _:
                 pass
     return found
+
+
+def _deciding(node: ast.AST) -> list[ast.AST]:
+    """All that stands where a way is chosen."""
+    match node:
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            return list(ast.walk(test))
+        case ast.Compare():
+            return list(ast.walk(node))
+        case ast.Match(subject=subject):
+            return list(ast.walk(subject))
+        case ast.Subscript(slice=key):
+            return list(ast.walk(key))
+        case _:
+            return []
 
 
 def _own(node: ast.Attribute) -> bool:
@@ -113,6 +139,10 @@ def test_ic11_the_host_layer_is_there_and_is_covered():
         ("if done.transport == x:\n    pass", True),
         ("if done.provider != x:\n    pass", False),
         ("kind = 'tmux'", False),
+        ("match done.transport:\n    case x:\n        pass", True),
+        ("rules[session.provider]()", True),
+        ("y = 1 if provider == x else 2", True),
+        ("match x:\n    case Thing(pane=pane):\n        print(pane)", True),
         ("text = session.snapshot().handle.pane", True),
         ("print(handle.attach)", False),
         ("from lastword.transports.tmux import TmuxServer", True),
@@ -133,6 +163,10 @@ def test_ic11_the_check_lets_honest_host_code_pass():
 from lastword import Runtime
 with Runtime.open() as runtime:
     session = runtime.session("claude-code", cwd=".")
+    other = runtime.session(rehearsed.provider, cwd=".")
+    match event.body:
+        case events.ProviderStarted(pid=pid, pane=pane):
+            print(pid, pane)
     print(session.run("hi").answer)
 '''
     assert offences(code, example=True) == []
