@@ -282,9 +282,7 @@ class PaneActor(Actor):
     def _begin(self, epoch: int, request: LaunchRequest) -> None:
         self._epoch = epoch
         self._request = request
-        waiting = self._core.jobs
-        self._core = core.PaneCore(self._adapter, epoch)
-        self._core.jobs.extend(waiting)
+        self._core = core.PaneCore(self._adapter, epoch)  # what waited here is handed over again by the session
         self._was_ready = False
         self._closing = None
         self._last_screen = ()

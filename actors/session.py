@@ -963,7 +963,8 @@ class SessionActor(Actor):
 
     def _fail_waiting(self, reason: str) -> None:
         for pending in list(self._core.pending.values()):
-            self._apply(self._core.undeliverable(pending.message_id, "launch_failed", reason))
+            if pending.message_id in self._deliverable:  # one whose commit is on its way has no turn to be told yet
+                self._apply(self._core.undeliverable(pending.message_id, "launch_failed", reason))
         for token in list(self._controls):
             _fail(self._controls.pop(token), RejectedError("launch_failed", reason, provider=self._row.provider))
 

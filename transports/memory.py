@@ -29,6 +29,7 @@ from lastword.actors.core.world import (
     RefusedKeys,
     Rewritten,
     ScreenView,
+    Unreadable,
 )
 from lastword.transports.providers.memory import Record, Registry
 
@@ -77,6 +78,8 @@ class MemoryWorld:
         self.fail_open: LastwordError | None = None
         self.on_start: Callable[[MemoryCli], None] | None = None
         """Called with each CLI before its opening is told: make it misbehave from the start."""
+        self.unreadable = False
+        """No file can be read: could not look, which proves nothing."""
         self.hold_opens = False
         """Openings are told only when a test calls what is in ``held_opens``."""
         self.held_opens: list[Callable[[], None]] = []
@@ -125,6 +128,8 @@ class MemoryWorld:
 
     def read_from(self, path: str, offset: int, max_bytes: int, inode: int, device: int) -> FileRead:  # noqa: ARG002
         """As :class:`lastword.actors.core.world.Files`."""
+        if self.unreadable:
+            return Unreadable(reason="as asked")
         with self._lock:
             file = self._files.get(path)
             if file is None:
