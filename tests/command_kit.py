@@ -114,7 +114,7 @@ class Place:
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
                 try:
-                    where = os.readlink(folder / "cwd")
+                    where = str((folder / "cwd").readlink())
                 except OSError:
                     continue
                 assert not where.startswith(str(self.root)), (folder / "cmdline").read_bytes()
