@@ -143,7 +143,6 @@ class Door:
             os.fchmod(listener.fileno(), 0o600)  # before bind: the file is never there with a wider mode
             with _short(self.path) as address:
                 listener.bind(address)
-            self.path.chmod(0o600)
             listener.listen(CONNECTIONS_MAX)
             listener.settimeout(ACCEPT_POLL_S)
         except OSError as error:

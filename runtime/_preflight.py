@@ -79,11 +79,26 @@ def find_executable(adapter: Adapter, override: Executable | None, env: Mapping[
     )
 
 
+_Files = tuple[tuple[int, int], ...]
+
+
+def _files(executable: Executable) -> _Files:
+    """Inode and change time of every part of the argv prefix that is a file: interpreter, script; options are none."""
+    found: list[tuple[int, int]] = []
+    for part in executable:
+        try:
+            stat = os.stat(part)  # noqa: PTH116 - a part may be no path at all
+        except (OSError, ValueError):
+            continue
+        found.append((stat.st_ino, stat.st_mtime_ns))
+    return tuple(found)
+
+
 class Versions:
     """What each CLI says of its version; asked once per file and change. Thread-safe."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Executable, int, int], str] = {}
+        self._known: dict[tuple[Executable, _Files], str] = {}
         self._lock = threading.Lock()
 
     def of(self, adapter: Adapter, executable: Executable, env: Mapping[str, str]) -> str:
@@ -92,8 +107,7 @@ class Versions:
         Raises:
             ProviderError: ``provider_unavailable``: it does not start, or tells no version.
         """
-        stat = Path(executable[-1] if len(executable) > 1 else executable[0]).stat()
-        key = (executable, stat.st_ino, stat.st_mtime_ns)
+        key = (executable, _files(executable))
         with self._lock:
             if key in self._known:
                 return self._known[key]

@@ -106,6 +106,14 @@ class Place:
         )
         return done.returncode, done.stdout, done.stderr
 
+    def end_tmux(self) -> None:
+        """Whatever a command that was killed left behind."""
+        for state in (self.state, *self.root.glob("t/lw-*/state")):
+            tmux = Path("/tmp") / f"tmux-{os.getuid()}" / socket_name(state)
+            if tmux.exists():
+                subprocess.run(["tmux", "-S", str(tmux), "kill-server"], capture_output=True, timeout=10, check=False)
+                tmux.unlink(missing_ok=True)
+
     def assert_nothing_is_left(self) -> None:
         """No tmux server of the state folder, no socket, no CLI that works in the sealed folder."""
         tmux = Path("/tmp") / f"tmux-{os.getuid()}" / socket_name(self.state)
@@ -114,7 +122,7 @@ class Place:
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
                 try:
-                    where = os.readlink(folder / "cwd")
+                    where = str((folder / "cwd").readlink())
                 except OSError:
                     continue
                 assert not where.startswith(str(self.root)), (folder / "cmdline").read_bytes()

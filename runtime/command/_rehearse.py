@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 from lastword.actors.core.adapter import Adapter
-from lastword.actors.core.errors import ProviderError
+from lastword.actors.core.errors import LastwordError, ProviderError
+from lastword.runtime import _preflight as preflight
 
 
 def cache_folder() -> Path:
@@ -30,16 +31,16 @@ def cached_cli(adapter: Adapter) -> Path | None:
 
 
 def find_real_cli(adapter: Adapter) -> Path:
-    """A real CLI: the one on PATH, else the pinned one.
+    """A real CLI: the one on PATH, unless only the pinned one is of a certified version.
 
     Raises:
         ProviderError: ``provider_unavailable``.
     """
+    cached = cached_cli(adapter)
     for name in adapter.executables:
         found = shutil.which(name)
-        if found is not None:
+        if found is not None and (cached is None or _is_certified(adapter, found)):
             return Path(found).absolute()
-    cached = cached_cli(adapter)
     if cached is None:
         raise ProviderError(
             "provider_unavailable",
@@ -48,3 +49,10 @@ def find_real_cli(adapter: Adapter) -> Path:
             provider=adapter.name,
         )
     return cached
+
+
+def _is_certified(adapter: Adapter, executable: str) -> bool:
+    try:
+        return preflight.Versions().of(adapter, (executable,), os.environ) in adapter.certified_versions
+    except LastwordError:
+        return False

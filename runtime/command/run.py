@@ -52,6 +52,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     permission_mode: str
     deadline_s: float | None
     rehearse: bool
+    json_form: bool
     allow_uncertified: bool
     session_id: str | None
     state: Path | None
@@ -90,14 +91,15 @@ def command(
         text = read_stdin()
     if not text.strip():
         raise RejectedError("empty_message", "the message is empty", remedy="Give it a text")
-    options = _Options(text=text, deadline_s=deadline, provider=provider or cli_providers()[0], **rest)
+    options = _Options(
+        text=text, json_form=json_form, deadline_s=deadline, provider=provider or cli_providers()[0], **rest
+    )
     try:
         with _ending_by_signal() as quiet:
             completion = _run(options, quiet)
     except _DialogLeftError as left:
         _tell_dialog(left, json_form=json_form)
         ctx.exit(EXIT_DIALOG)
-    _tell(completion, json_form=json_form)
     ctx.exit(EXIT_OF_STATUS[completion.status])
 
 
@@ -180,9 +182,11 @@ def _follow(desk: Desk, options: _Options, after: int) -> Completion:
     try:
         with desk.follow(after) as stream:
             ack = desk.send(options.text, message_id=None, deadline_s=options.deadline_s)
-            return Following(desk, stream, ack, progress, ask_person if terminal_to_ask() else None).wait()
+            completion = Following(desk, stream, ack, progress, ask_person if terminal_to_ask() else None).wait()
     finally:
         progress.close()
+    _tell(completion, json_form=options.json_form)  # before the CLI is ended: nothing stands before the last word
+    return completion
 
 
 def _settled(state: Path, turn_id: TurnId | None) -> Completion | None:

@@ -17,6 +17,7 @@ def place():
             if running.process.poll() is None:
                 running.process.kill()
                 running.end()
+        place.end_tmux()
 
 
 @pytest.fixture(scope="session", autouse=True)
