@@ -137,7 +137,7 @@ def test_a_line_without_end_is_cut_off(tmp_path, monkeypatch) -> None:
 def test_a_silent_or_dripping_client_is_let_go_and_holds_up_nobody(tmp_path) -> None:
     with serving(tmp_path, request_wait_s=0.3), raw(tmp_path) as silent, raw(tmp_path) as dripping:
         until = time.monotonic() + 5
-        with pytest.raises(OSError):  # noqa: PT012 - a byte now and then does not hold the line open
+        with pytest.raises(OSError):
             while time.monotonic() < until:
                 dripping.sendall(b" ")
                 time.sleep(0.05)
