@@ -128,7 +128,9 @@ def test_ic11_host_code_knows_no_provider_no_transport_no_pane_and_no_transcript
 def test_ic11_the_host_layer_is_there_and_is_covered():
     names = {path.name for path in HOST_CODE}
     assert {"__init__.py", "view.py", "schedule.py"} <= names
-    assert len(list((ROOT / "examples").rglob("*.py"))) == sum(path.is_relative_to(ROOT / "examples") for path in HOST_CODE)
+    assert len(list((ROOT / "examples").rglob("*.py"))) == sum(
+        path.is_relative_to(ROOT / "examples") for path in HOST_CODE
+    )
 
 
 @pytest.mark.parametrize(
