@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kit_system import until
 from lastword import Runtime, Session, events
@@ -81,7 +81,7 @@ class Rig:
         """Until no actor has anything to do."""
         assert self.runtime._system.settle(WAIT_S)
 
-    def __enter__(self) -> Rig:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import os
 import threading
 from pathlib import Path
 
@@ -20,9 +19,9 @@ SECRET = "hunter2-the-prompt-that-nobody-may-log"
 
 def fds() -> list[str]:
     found = []
-    for name in os.listdir("/proc/self/fd"):
+    for path in Path("/proc/self/fd").iterdir():
         try:
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
+            found.append(str(path.readlink()))
         except OSError:
             continue
     return sorted(found)
@@ -116,7 +115,7 @@ def test_c61_a_cli_that_comes_up_after_its_session_was_closed_is_ended(make):
 def test_c02_a_close_that_races_with_sends_leaves_no_message_without_its_end(make, round_number):
     rig = make()
     session = rig.session()
-    acks, barrier = [], threading.Barrier(4)
+    acks, refusals, barrier = [], set(), threading.Barrier(4)
 
     def send():
         barrier.wait(WAIT_S)
@@ -124,7 +123,7 @@ def test_c02_a_close_that_races_with_sends_leaves_no_message_without_its_end(mak
             try:
                 acks.append(session.send(f"{number}"))
             except RejectedError as error:
-                assert error.kind == "session_closed"
+                refusals.add(error.kind)
                 return
 
     sending = [away(send) for _ in range(3)]
@@ -136,6 +135,7 @@ def test_c02_a_close_that_races_with_sends_leaves_no_message_without_its_end(mak
         future.result(WAIT_S)
     ended = [message for done in completions(rig, session) for message in (done.message_id, *done.joined)]
     ended += [event.message_id for event in bodies(rig, session, events.MessageUndelivered)]
+    assert refusals <= {"session_closed"}
     assert sorted(ended) == sorted(ack.message_id for ack in acks)
     assert kinds(rig, session)[-1] == "session_closed"
     assert rig.runtime._journal.turns(session.session_id, unsettled=True) == []
