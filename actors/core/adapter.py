@@ -105,9 +105,14 @@ class DialogOpen(msgspec.Struct, frozen=True, kw_only=True, tag="dialog_open"):
 
 
 class NotReady(msgspec.Struct, frozen=True, kw_only=True, tag="not_ready"):
-    """Still starting, or a screen that cannot be read: look again."""
+    """Still starting, or a screen that cannot be read: look again.
+
+    ``perhaps``: the screen shows a dialog of which the CLI's own registry does not speak. It may be the last picture of
+    one that is closed; what stays is taken for open.
+    """
 
     reason: str = ""
+    perhaps: DialogOpen | None = None
 
 
 Signal: TypeAlias = Ready | DialogOpen | NotReady

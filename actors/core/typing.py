@@ -42,6 +42,8 @@ ABSENT_S = 30.0
 OURS_MAX = 8
 ANSWER_STEPS_MAX = 60
 """Keys pressed towards one answer before it is given up."""
+PERHAPS_S = 1.0
+"""How long a dialog must stay on the screen that the CLI's own registry does not confirm."""
 ANSWER_AGAIN_S = 0.7
 """A dialog that is still open so long after the key that should have closed it did not take the key."""
 
@@ -245,6 +247,7 @@ class PaneCore:
         self._withdraw: set[MessageId] = set()
         self._since = 0.0
         self._absent_since: float | None = None
+        self._perhaps_since: float | None = None
         self._delay = 0.0
         self._pastes = 0
         self._enters = 0
@@ -333,6 +336,7 @@ class PaneCore:
         self._looking = 0
         if self.phase in (Phase.GONE, Phase.UNOPENED):
             return []
+        signal = self._believe(signal, now_s)
         effects = self._see_dialog(signal)
         if self._answer is not None:
             effects += self._try_answer(signal, now_s)
@@ -350,13 +354,23 @@ class PaneCore:
             case Phase.PROVING:
                 effects += self._proving(signal, copy_mode=copy_mode, now_s=now_s)
             case Phase.IDLE:
-                if self.dialog is not None:
+                if self.dialog is not None or isinstance(signal, NotReady):
                     effects.append(LookIn(HOLD_LOOK_S))  # a dialog may close without a word in the registry
             case Phase.PASTING | Phase.PRESSING | Phase.UNOPENED | Phase.GONE:
                 pass
             case _:
                 assert_never(self.phase)
         return effects
+
+    def _believe(self, signal: Signal, now_s: float) -> Signal:
+        """A dialog that only the screen speaks of is believed once it stays."""
+        perhaps = signal.perhaps if isinstance(signal, NotReady) else None
+        if perhaps is None:
+            self._perhaps_since = None
+            return signal
+        if self._perhaps_since is None:
+            self._perhaps_since = now_s
+        return perhaps if now_s - self._perhaps_since >= PERHAPS_S else signal
 
     def look_failed(self, number: int) -> list[PaneEffect]:
         """The pane could not be looked at; that is no proof of anything."""

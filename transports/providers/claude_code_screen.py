@@ -50,8 +50,10 @@ def signals(view: SignalView) -> Signal:
     if box is not None:
         return Ready(draft=box, busy=_busy(registry, lines))
     dialog = _dialog(lines, "", "")
-    if dialog is not None:
+    if dialog is not None and registry is None:
         return dialog
+    if dialog is not None:
+        return NotReady(reason="the screen shows a dialog that the CLI's registry does not speak of", perhaps=dialog)
     return NotReady(reason=(lines[-1].strip()[:120] if lines else "an empty screen"))
 
 
