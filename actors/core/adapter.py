@@ -94,13 +94,13 @@ class DialogOpen(msgspec.Struct, frozen=True, kw_only=True, tag="dialog_open"):
     Attributes:
         key: stable identity of this very dialog within one process of the CLI.
         options: as shown, in order; may be empty where the screen does not tell.
-        cursor: index of the option under the cursor, where options are chosen by moving it; None otherwise.
+        cursor: number of the option under the cursor, counted from 1; 0 where there is none to be seen.
     """
 
     key: str
     question: str
     options: tuple[str, ...] = ()
-    cursor: int | None = None
+    cursor: int = 0
     kind: Literal["trust", "permission", "login", "update", "rate_limit", "question", "panel", "other"] = "other"
 
 

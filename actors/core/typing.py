@@ -108,7 +108,7 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     guard: Literal["", "landed", "dialog"] = ""
     dialog_id: str = ""
-    cursor: int | None = None
+    cursor: int = 0
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -604,7 +604,7 @@ class PaneCore:
         if not keys or wanted.steps >= ANSWER_STEPS_MAX:
             self._answer = None
             return [AnswerResult(token=wanted.token, applied=False)]
-        final = signal.cursor is None or keys == ("Enter",)
+        final = not signal.cursor or keys == ("Enter",)
         if final:
             self._answered = wanted.dialog_id
         self._answer = _Answer(

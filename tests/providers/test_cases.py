@@ -27,6 +27,8 @@ PROVIDER = "claude-code"
 CASES = Path(__file__).parent.parent / "fixtures" / "claude_code" / "2.1.332" / "cases"
 EXPECTED = sorted(CASES.glob("*.expect.json"))
 RAW = sorted(CASES.glob("*.jsonl"))
+LAB = CASES.parent / "lab"
+"""Recordings of our own with the same CLI: forks, -p, a Stop hook's veto, a day of a session; same schema."""
 NAMES = [path.name.removesuffix(".expect.json") for path in EXPECTED]
 
 
@@ -46,7 +48,10 @@ def squeezed(text: str | None) -> str | None:
 
 def assert_reads(turns: list[dict], name: str) -> None:
     """The convention's own comparison: white space is not compared, nor an input of null."""
-    expected = case(name)["turns"]
+    assert_turns(turns, case(name)["turns"])
+
+
+def assert_turns(turns: list[dict], expected: list[dict]) -> None:
     assert len(turns) == len(expected), turns
     for got, want in zip(turns, expected, strict=True):
         if want["input"] is not None:
@@ -81,6 +86,14 @@ def test_there_are_cases_and_each_raw_file_of_a_case_is_here() -> None:
 def test_each_recorded_conversation_is_read_right(name: str) -> None:
     turns = read_files(PROVIDER, [CASES / file for file in case(name)["files"]])
     assert_reads([turn.as_json() for turn in turns], name)
+
+
+@pytest.mark.contract("C04")
+@pytest.mark.parametrize("name", sorted(path.name.removesuffix(".expect.json") for path in LAB.glob("*.expect.json")))
+def test_each_recording_of_our_own_is_read_right(name: str) -> None:
+    expected = json.loads((LAB / f"{name}.expect.json").read_bytes())
+    turns = read_files(PROVIDER, [LAB / file for file in expected["files"]])
+    assert_turns([turn.as_json() for turn in turns], expected["turns"])
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if len(case(name)["files"]) > 1])

@@ -40,7 +40,7 @@ def view(name: str, **changes: object) -> SignalView:
         ("escaped", "[[sleep:8]] early escape", False),
         ("cleared", "", False),
         ("slash_menu", "/help", False),
-        ("bangmode", "!", False),
+        ("bangmode", "[shell mode]", False),
         ("quoting", "", False),
     ],
 )
@@ -84,7 +84,8 @@ def test_c25_a_dialog_is_told_with_its_question_and_options(name: str, kind: str
 def test_the_permission_dialogs_options_are_read_not_guessed() -> None:
     signal = signals(view("permission"))
     assert isinstance(signal, DialogOpen)
-    assert signal.question == "Do you want to proceed?"
+    assert signal.question.endswith("Do you want to proceed?")
+    assert "touch xx" in signal.question
     assert signal.options[0] == "Yes"
     assert signal.options[-1] == "No"
 
@@ -131,19 +132,45 @@ def test_no_screen_is_fatal_and_none_is_ready_by_mistake(screen: tuple[str, ...]
     assert isinstance(signals(SignalView(screen=screen, title="", status=None, pid=1)), NotReady | DialogOpen)
 
 
-def test_answers_are_digits_or_seen_steps_of_the_cursor() -> None:
+def test_an_answer_is_seen_steps_of_the_cursor_and_then_enter() -> None:
     numbered = signals(view("permission"))
     trust = signals(view("trust"))
     assert isinstance(numbered, DialogOpen)
     assert isinstance(trust, DialogOpen)
-    assert answer_keys(numbered, 4) == ("4",)
+    assert numbered.cursor == trust.cursor == 1
+    assert answer_keys(numbered, 4) == ("Down",)
+    assert answer_keys(numbered, 1) == ("Enter",)
     assert answer_keys(numbered, 5) == ()
-    assert trust.cursor == 0
-    assert answer_keys(trust, 1) == ("Enter",)
     assert answer_keys(trust, 2) == ("Down",)
-    moved = DialogOpen(key="k", question="q", options=trust.options, cursor=1)
+    moved = DialogOpen(key="k", question="q", options=trust.options, cursor=2)
     assert answer_keys(moved, 2) == ("Enter",)
     assert answer_keys(moved, 1) == ("Up",)
+    unseen = DialogOpen(key="k", question="q", options=("a", "b"))
+    assert answer_keys(unseen, 2) == ("2",)
+
+
+MORE = SCREENS.parent / "more_screens"
+
+
+@pytest.mark.contract("C25")
+@pytest.mark.parametrize("name", sorted(path.stem for path in MORE.glob("*.txt")))
+def test_c25_no_recorded_dialog_or_panel_is_taken_for_a_box_and_no_box_for_a_dialog(name: str) -> None:
+    status = (MORE / f"{name}.json").read_bytes() if (MORE / f"{name}.json").exists() else None
+    pid = json.loads(status)["pid"] if status and status.strip() != b"null" else 1
+    signal = signals(
+        SignalView(
+            screen=tuple((MORE / f"{name}.txt").read_text().split("\n")),
+            title="",
+            status=status if status and status.strip() != b"null" else None,
+            pid=pid,
+        )
+    )
+    if name == "dialog_permission_digit2":  # the digit has closed it
+        assert isinstance(signal, Ready), signal
+    elif name.startswith(("dialog_", "panel_", "multi_")) or "permission" in name:
+        assert isinstance(signal, DialogOpen), signal
+    elif name.startswith(("draft_", "idle_", "busy_")):
+        assert isinstance(signal, Ready), signal
 
 
 def test_clearing_takes_two_keys_a_line() -> None:

@@ -27,7 +27,9 @@ from lastword.transports.providers import claude_code_text as text_rules
 from lastword.transports.providers.claude_code_oracle import ClaudeOracle
 
 _VERSION = re.compile(r"\b(\d+\.\d+\.\d+)\b")
-_NOT_SLUG = re.compile(r"[^A-Za-z0-9]")
+_BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+PROJECT_NAME_UNITS_MAX = 200
+"""A longer folder name is cut there, and a hash of the whole path follows."""
 
 
 class ClaudeCodeAdapter:
@@ -73,8 +75,8 @@ class ClaudeCodeAdapter:
     def transcript(self, request: LaunchRequest) -> SourceSpec:
         """``CONFIG/projects/<cwd, every other character a dash>/<session-id>.jsonl``; not there before a prompt."""
         root = f"{_config_folder(request)}/projects"
-        slug = _NOT_SLUG.sub("-", request.cwd)
-        return SourceSpec(kind="append-jsonl", path=f"{root}/{slug}/{request.native_session}.jsonl", root=root)
+        folder = project_folder(request.cwd)
+        return SourceSpec(kind="append-jsonl", path=f"{root}/{folder}/{request.native_session}.jsonl", root=root)
 
     def status_file(self, request: LaunchRequest, pid: int) -> SourceSpec | None:
         """``CONFIG/sessions/<pid>.json``."""
@@ -112,6 +114,27 @@ class ClaudeCodeAdapter:
     def answer_keys(self, dialog: DialogOpen, option: int) -> tuple[str, ...]:
         """What chooses that option."""
         return screen.answer_keys(dialog, option)
+
+
+def project_folder(cwd: str) -> str:
+    """The CLI's folder name for a working directory: two directories can share one.
+
+    Counted in UTF-16 units, as the CLI does: a character beyond the BMP gives two dashes.
+    """
+    units = cwd.encode("utf-16-le", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "little") for at in range(0, len(units), 2)]
+    name = "".join(chr(code) if code < 128 and chr(code).isalnum() else "-" for code in codes)
+    if len(name) <= PROJECT_NAME_UNITS_MAX:
+        return name
+    value = 0
+    for code in codes:
+        value = (value * 31 + code) & 0xFFFFFFFF
+    rest = abs(value - (1 << 32) if value >= 1 << 31 else value)
+    digits = ""
+    while rest or not digits:
+        rest, digit = divmod(rest, 36)
+        digits = _BASE_36[digit] + digits
+    return f"{name[:PROJECT_NAME_UNITS_MAX]}-{digits}"
 
 
 def _config_folder(request: LaunchRequest) -> str:

@@ -263,7 +263,7 @@ class ClaudeOracle:
         if isinstance(content, list) and any(block.type == "tool_result" for block in content):
             self._flush_said()
             self._own(line)
-            self._tool_results(line, content, evidence)
+            self._tool_results(content, evidence)
             return
         text = text_of(content)
         human = (line.origin is not None and line.origin.kind == "human") or line.prompt_source in {
@@ -311,7 +311,8 @@ class ClaudeOracle:
         taken: Taken | None = None,
         position: Position | None = None,
     ) -> None:
-        native = line.prompt_id or line.uuid or f"@{evidence.offset}"
+        # not the promptId: in a fork all copied prompts carry the new prompt's
+        native = line.uuid or line.prompt_id or f"@{evidence.offset}"
         before = self._turn
         position = position or line.turn_position
         if before is not None:
@@ -358,7 +359,7 @@ class ClaudeOracle:
         self._flush_said()
         self._close(turn, TurnClosed(native_turn=turn.native, status="cancelled", evidence=evidence))
 
-    def _tool_results(self, line: Line, blocks: list[Block], evidence: Evidence) -> None:
+    def _tool_results(self, blocks: list[Block], evidence: Evidence) -> None:
         turn = self._turn
         for block in blocks:
             if block.type != "tool_result":
@@ -366,8 +367,6 @@ class ClaudeOracle:
             if turn is None or block.tool_use_id not in turn.tools:
                 self._unknown("tool_result_without_call", evidence)
                 continue
-            if line.tool_denial_kind == "interrupted":
-                continue  # written at a resume for a tool whose CLI had died: no result of the tool's own
             turn.tools.discard(block.tool_use_id)
             result = text_of(block.content)
             if len(result) > TOOL_RESULT_CHARS_MAX:

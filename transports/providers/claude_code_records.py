@@ -125,6 +125,17 @@ class RegistryFile(msgspec.Struct, frozen=True, rename="camel"):
     version: str | None = None
 
 
+_REGISTRY = msgspec.json.Decoder(RegistryFile)
+
+
+def parse_registry(data: bytes) -> RegistryFile | None:
+    """The registry, None where it cannot be read (half written)."""
+    try:
+        return _REGISTRY.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError):
+        return None
+
+
 def when(timestamp: str | None) -> float | None:
     """An ISO stamp as Unix seconds, None where there is none or it is unreadable."""
     if not timestamp:

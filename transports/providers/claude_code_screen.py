@@ -1,207 +1,242 @@
-"""Whether Claude Code's input box takes text, and what a dialog asks: its registry first, its screen as second opinion.
+"""May we type into Claude Code's pane? Read from its own registry file and, as second opinion, from its screen.
 
-Only the bottom of the screen counts, so an answer that quotes the prompt, a rule or a dialog fools nothing. Nothing
-here ends a turn. Source: Claude Code 2.1.332, tests/fixtures/claude_code/2.1.332/screens.
+Pure. Decides only whether keys may be sent; never that a turn is over. Unsure means not ready: looking again costs
+little, typing into a dialog approves a tool.
+
+Screens: claude-code 2.1.332, ``tests/fixtures/claude_code/2.1.332/screens/``. The input box stands at the bottom
+between two rules that begin in the first column (what an answer quotes is indented); under it a footer. A dialog
+or panel takes the box's place. While the box is empty (whatever grey hint it shows) the footer offers
+``? for shortcuts`` or ``esc to interrupt``. A box that begins with ``!`` is in shell mode.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
-
 from lastword.actors.core.adapter import DialogOpen, NotReady, Ready, Signal, SignalView
-from lastword.transports.providers.claude_code_records import RegistryFile
+from lastword.transports.providers.claude_code_records import RegistryFile as Registry
+from lastword.transports.providers.claude_code_records import parse_registry
 
-RULE_MIN = 20
-"""Shortest line of box-drawing dashes that can be the edge of the input box or of a dialog."""
-BELOW_BOX_MAX = 6
-"""Lines with text that may stand below the box (footer, hints, menus)."""
-DIALOG_LINES = 45
-"""How far up from the bottom a dialog is looked for."""
-EMPTY_BOX_HINTS = ("? for shortcuts", "esc to interrupt")
-"""The footer shows one of these only while the box is empty; what the box shows then is the CLI's own suggestion."""
-PROMPTS = ("❯", "!")
+FOOTER_LINES_MAX = 12  # under the box: status line, shortcuts, a menu
+QUESTION_CHARS_MAX = 4000
+RULE_CHARS_MIN = 20
 
-_OPTION = re.compile(r"^\s*(❯)?\s*(\d{1,2})\.\s+(.*\S)\s*$")
-_PLAIN_OPTION = re.compile(r"^(\s*)(❯)\s+(.*\S)\s*$")
-_FOOTER = re.compile(
-    r"esc to (cancel|close|exit|go back)|enter to (confirm|select|continue)|press enter", re.IGNORECASE
+DialogKind = Literal["trust", "permission", "login", "update", "rate_limit", "question", "panel", "other"]
+
+SHELL_MODE = "[shell mode] "  # what a draft begins with that the CLI would execute: equal to no text of ours
+CHECKBOX = ("[ ]", "[✔]")  # what the options of a multiple choice begin with
+SUBMIT = "Submit"  # its last row, which has no number
+
+_EMPTY_BOX = ("? for shortcuts", "esc to interrupt")
+_GREY_HINT = re.compile(r'Press up to edit queued messages|Try "[^"]*"')  # for a footer that a status line replaced
+_HINT = re.compile(r"\b(?:Esc|Enter|Tab/Arrow keys|↑/↓|←/→) to [a-z]+")
+_OPTION = re.compile(r"^(?P<pad>\s*)(?P<cursor>❯ )?\s*(?P<number>\d{1,2})\. (?P<label>.*\S)")
+_KINDS: tuple[tuple[DialogKind, re.Pattern[str]], ...] = (
+    ("trust", re.compile(r"do you trust|you trust\?|trust this folder|Accessing workspace", re.IGNORECASE)),
+    ("login", re.compile(r"API key|log ?in|sign in|authenticat", re.IGNORECASE)),
+    ("rate_limit", re.compile(r"(?:usage|rate|session|weekly) limit|limit (?:reached|resets)", re.IGNORECASE)),
+    ("permission", re.compile(r"Do you want to (?:proceed|create|make|edit|allow|overwrite|continue)", re.IGNORECASE)),
+    ("update", re.compile(r"\b(?:update|upgrade|new version)\b", re.IGNORECASE)),
 )
-_REGISTRY = msgspec.json.Decoder(RegistryFile)
-
-Kind = Literal["trust", "permission", "login", "update", "rate_limit", "question", "panel", "other"]
 
 
 def signals(view: SignalView) -> Signal:
-    """Ready, a dialog, or neither yet."""
-    registry = _registry(view)
-    lines = [line.rstrip() for line in view.screen]
-    while lines and not lines[-1]:
-        lines.pop()
-    box = _box(lines)
-    if registry is not None and registry.status == "waiting":
-        if box is not None:
-            return NotReady(reason="the CLI says that a dialog is open and has not drawn it yet")
-        stamp = f"{registry.status_updated_at or 0:.0f}"
-        return _dialog(lines, registry.waiting_for or "", stamp) or _unread(registry, stamp)
-    if box is not None:
-        return Ready(draft=box, busy=_busy(registry, lines))
-    dialog = _dialog(lines, "", "")
-    if dialog is not None and registry is None:
+    """Whether the input box takes text, a dialog holds the keyboard, or neither can be said.
+
+    The registry goes first; where there is none of this process, or it cannot be read, the screen has to do. Whatever
+    is typed is seen to have landed before it is submitted.
+    """
+    registry = parse_registry(view.status) if view.status is not None else None
+    if registry is not None and registry.pid not in {0, view.pid} and view.pid:
+        registry = None
+    lines = _bottom_trimmed(view.screen)
+    draft = _draft(lines)
+    waiting = registry is not None and registry.status == "waiting"
+    stamp = f"{registry.status_updated_at or 0:.0f}" if registry is not None and waiting else ""
+    if waiting and draft is not None:
+        # 0.4 s before it is drawn: what is typed now would land in the box, and Enter would queue it
+        return NotReady(reason="the CLI says that a dialog is open and has not drawn it yet")
+    dialog = _dialog(lines, registry, stamp) if draft is None else None
+    if dialog is not None and (waiting or registry is None):
         return dialog
     if dialog is not None:
         return NotReady(reason="the screen shows a dialog that the CLI's registry does not speak of", perhaps=dialog)
-    return NotReady(reason=(lines[-1].strip()[:120] if lines else "an empty screen"))
+    if registry is not None and waiting:
+        question = registry.waiting_for or "the CLI waits for an answer"
+        return DialogOpen(key=_key(question, (), stamp), question=question, kind=_kind(question, registry, panel=False))
+    if draft is None:
+        return NotReady(reason=(lines[-1].strip()[:120] if lines else "an empty screen"))
+    return Ready(draft=draft, busy=_busy(registry, lines))
 
 
-def _registry(view: SignalView) -> RegistryFile | None:
-    if view.status is None:
-        return None
-    try:
-        registry = _REGISTRY.decode(view.status)
-    except (msgspec.MsgspecError, UnicodeError, ValueError):
-        return None
-    return registry if not registry.pid or not view.pid or registry.pid == view.pid else None
-
-
-def _busy(registry: RegistryFile | None, lines: Sequence[str]) -> bool:
+def _busy(registry: Registry | None, lines: Sequence[str]) -> bool:
     if registry is not None and registry.status:
         return registry.status == "busy"
     return any("esc to interrupt" in line for line in lines[-3:])
 
 
+def _bottom_trimmed(screen: Sequence[str]) -> list[str]:
+    lines = [line.replace("\u00a0", " ").rstrip() for line in screen]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
 def _is_rule(line: str) -> bool:
-    bare = line.strip()
-    return len(bare) >= RULE_MIN and not bare.strip("─▔━") and not line.startswith(" ")
+    return line.startswith("──") and line.count("─") >= RULE_CHARS_MIN
 
 
-def _box(lines: Sequence[str]) -> str | None:
-    """The draft in the input box at the bottom of the screen, None where there is no box."""
-    below = 0
-    end = len(lines) - 1
-    while end >= 0 and not _is_rule(lines[end]):
-        if lines[end].strip():
-            below += 1
-            if below > BELOW_BOX_MAX:
-                return None
-        end -= 1
-    start = end - 1
-    while start >= 0 and not _is_rule(lines[start]):
-        start -= 1
-    if start < 0 or start + 1 >= end:
+def _is_panel_top(line: str) -> bool:
+    return line.startswith("▔▔") and line.count("▔") >= RULE_CHARS_MIN
+
+
+# --- the input box -----------------------------------------------------------------------------------------------
+
+
+def _draft(lines: Sequence[str]) -> str | None:
+    """What stands in the input box at the bottom; None where there is no such box."""
+    below = next((at for at in range(len(lines) - 1, -1, -1) if _is_rule(lines[at])), -1)
+    if below < 0 or len(lines) - 1 - below > FOOTER_LINES_MAX:
         return None
-    first, *rest = lines[start + 1 : end]
-    if not first.startswith(PROMPTS):
+    above = next((at for at in range(below - 1, -1, -1) if _is_rule(lines[at])), -1)
+    if above < 0 or below - above < 2 or not _begins_box(lines[above + 1]):
         return None
-    shell = first.startswith("!")
-    draft = "\n".join([first[1:].lstrip("\u00a0 "), *(line.removeprefix("  ") for line in rest)])
-    draft = draft.rstrip()
-    if any(hint in line for line in lines[end + 1 :] for hint in EMPTY_BOX_HINTS):
+    footer = lines[below + 1 :]
+    if not footer or any(_HINT.search(line) for line in footer):
+        return None
+    box = lines[above + 1 : below]
+    if box[0].startswith("!"):
+        return (SHELL_MODE + "\n".join((box[0][2:], *(_unindented(line) for line in box[1:])))).rstrip()
+    if any(mark in line for mark in _EMPTY_BOX for line in footer):
         return ""
-    return f"!{draft}" if shell else draft
+    draft = "\n".join((box[0][2:], *(_unindented(line) for line in box[1:]))).rstrip()
+    return "" if _GREY_HINT.fullmatch(draft) else draft
 
 
-def _dialog(lines: Sequence[str], waiting_for: str, stamp: str) -> DialogOpen | None:
-    """A dialog at the bottom of the screen."""
-    bottom = list(lines[-DIALOG_LINES:])
-    edge = next((n for n in range(len(bottom) - 1, -1, -1) if _is_rule(bottom[n])), -1)
-    bottom = bottom[edge + 1 :]
-    footer = next((n for n in range(len(bottom) - 1, max(-1, len(bottom) - 6), -1) if _FOOTER.search(bottom[n])), None)
-    if footer is None:
+def _begins_box(line: str) -> bool:
+    return line in {"❯", "!"} or line.startswith(("❯ ", "! "))
+
+
+def _unindented(line: str) -> str:
+    return line.removeprefix("  ")
+
+
+# --- dialogs and panels ------------------------------------------------------------------------------------------
+
+
+def _dialog(lines: Sequence[str], registry: Registry | None, stamp: str) -> DialogOpen | None:
+    """The dialog or panel at the bottom of the screen."""
+    waiting = registry is not None and registry.status == "waiting"
+    hinted = bool(lines) and _HINT.search(lines[-1]) is not None
+    if not hinted and not waiting:
         return None
-    numbered = _numbered(bottom[:footer])
-    if numbered is not None:
-        at, options = numbered
-        return _made(bottom[:at], options, None, waiting_for, stamp)
-    plain = _plain(bottom[:footer])
-    if plain is not None:
-        at, options, cursor = plain
-        return _made(bottom[:at], options, cursor, waiting_for, stamp)
-    if waiting_for:
-        return _made(bottom[:footer], (), None, waiting_for, stamp)
-    return None
+    top = _top(lines)
+    panel = top >= 0 and _is_panel_top(lines[top])
+    end = len(lines)
+    while end > top + 1 and (not lines[end - 1] or _HINT.search(lines[end - 1])):
+        end -= 1
+    region = lines[top + 1 : end]
+    if not any(region):
+        return None
+    first, options, cursor = _numbered(region)
+    if not options and not panel:
+        first, options, cursor = _unnumbered(region)
+    if not options and not panel and not waiting:
+        return None
+    body = [line.strip() for line in region[:first] if line.strip() and not _is_ornament(line)]
+    question = "\n".join(body)[:QUESTION_CHARS_MAX]
+    whole = "\n".join((question, *options))
+    kind = _kind(whole, registry, panel=panel)
+    told = body[0] if panel and body else question  # a panel's text goes on changing
+    return DialogOpen(key=_key(told, options, stamp), question=question, options=options, cursor=cursor, kind=kind)
 
 
-def _numbered(bottom: Sequence[str]) -> tuple[int, tuple[str, ...]] | None:
-    """The last run of options 1, 2, 3 …, with the cursor on one of them; lines between them describe them."""
-    for start in range(len(bottom) - 1, -1, -1):
-        first = _OPTION.match(bottom[start])
-        if first is None or first.group(2) != "1":
-            continue
-        options: list[str] = []
-        cursor = False
-        for line in bottom[start:]:
-            found = _OPTION.match(line)
-            if found is not None and int(found.group(2)) == len(options) + 1:
-                options.append(found.group(3))
-                cursor = cursor or found.group(1) is not None
-        return (start, tuple(options)) if cursor else None
-    return None
+def _top(lines: Sequence[str]) -> int:
+    """The rule over the dialog: the nearest one below which a choice begins; -1 where it is off the screen."""
+    nearest = -1
+    for at in range(len(lines) - 1, -1, -1):
+        if _is_panel_top(lines[at]):
+            return at
+        if _is_rule(lines[at]):
+            nearest = at if nearest < 0 else nearest
+            if any(_starts_choice(line) for line in lines[at + 1 :]):
+                return at
+    return -1 if any(_starts_choice(line) for line in lines) else nearest
 
 
-def _plain(bottom: Sequence[str]) -> tuple[int, tuple[str, ...], int] | None:
-    """Options without numbers: the line with the cursor and its neighbours of the same indent."""
-    for at in range(len(bottom) - 1, -1, -1):
-        found = _PLAIN_OPTION.match(bottom[at])
+def _starts_choice(line: str) -> bool:
+    found = _OPTION.match(line)
+    if found is not None:
+        return int(found["number"]) == 1
+    return line.lstrip().startswith("❯ ")
+
+
+def _is_ornament(line: str) -> bool:
+    return not line.strip("─╌▔ ")
+
+
+def _numbered(region: Sequence[str]) -> tuple[int, tuple[str, ...], int]:
+    """Index of the first option's line, the options, and where the cursor stands.
+
+    The last run 1, 2, 3, … counts: a list of that shape in a quoted command stands above it.
+    """
+    options: list[str] = []
+    first, cursor = len(region), 0
+    for at, line in enumerate(region):
+        found = _OPTION.match(line)
         if found is None:
             continue
-        indent = len(found.group(1)) + 2
-        start, end = at, at + 1
-        while start > 0 and _indent(bottom[start - 1]) == indent:
-            start -= 1
-        while end < len(bottom) and _indent(bottom[end]) == indent:
-            end += 1
-        options = tuple(line.replace("❯", " ", 1).strip() for line in bottom[start:end])
-        return start, options, at - start
-    return None
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip()) if line.strip() else -1
-
-
-def _made(
-    above: Sequence[str], options: tuple[str, ...], cursor: int | None, waiting_for: str, stamp: str
-) -> DialogOpen:
-    text: list[str] = []
-    for line in reversed(above):
-        if line.strip() and not line.strip().strip("─╌▔━"):
-            if text:
-                break
+        number = int(found["number"])
+        if number == 1:
+            options, first, cursor = [], at, 0
+        elif number != len(options) + 1 or not options:
             continue
-        if line.strip():
-            text.append(line.strip())
-        if len(text) >= 12:
-            break
-    text.reverse()
-    question = "\n".join(text) or waiting_for
-    key = "|".join((stamp, waiting_for, question, *options))
-    return DialogOpen(key=key, question=question, options=options, kind=_kind(question, waiting_for), cursor=cursor)
+        options.append(found["label"])
+        if found["cursor"]:
+            cursor = number
+    if options and options[0].startswith(CHECKBOX) and any(line.strip() == SUBMIT for line in region[first:]):
+        options.append(SUBMIT)
+    return (first, tuple(options), cursor) if options else (len(region), (), 0)
 
 
-def _kind(question: str, waiting_for: str) -> Kind:
-    lowered = question.lower()
-    if "permission" in waiting_for or "do you want to" in lowered:
+def _unnumbered(region: Sequence[str]) -> tuple[int, tuple[str, ...], int]:
+    """A list without numbers: the block of lines around the cursor."""
+    at = next((at for at in range(len(region) - 1, -1, -1) if region[at].lstrip().startswith("❯ ")), -1)
+    if at < 0:
+        return len(region), (), 0
+    column = region[at].index("❯") + 2
+    first, last = at, at
+    while first > 0 and _in_column(region[first - 1], column):
+        first -= 1
+    while last + 1 < len(region) and _in_column(region[last + 1], column):
+        last += 1
+    return first, tuple(line[column:].strip() for line in region[first : last + 1]), at - first + 1
+
+
+def _in_column(line: str, column: int) -> bool:
+    return len(line) > column and not line[:column].strip() and line[column] != " "
+
+
+def _kind(text: str, registry: Registry | None, *, panel: bool) -> DialogKind:
+    if panel:
+        return "panel"
+    waiting_for = registry.waiting_for if registry is not None and registry.status == "waiting" else ""
+    if waiting_for == "permission prompt":
         return "permission"
-    if "trust" in lowered:
-        return "trust"
-    if "api key" in lowered or "log in" in lowered or "login" in lowered or "sign in" in lowered:
-        return "login"
-    if "limit" in lowered and ("reset" in lowered or "usage" in lowered or "rate" in lowered):
-        return "rate_limit"
-    if "update" in lowered and "version" in lowered:
-        return "update"
-    if "question" in waiting_for or "input" in waiting_for or question.rstrip().endswith("?"):
+    if waiting_for == "input needed":
         return "question"
-    return "panel" if "dialog" in waiting_for else "other"
+    return next((kind for kind, shape in _KINDS if shape.search(text)), "other")
 
 
-def _unread(registry: RegistryFile, stamp: str) -> DialogOpen:
-    asked = registry.waiting_for or "the CLI waits for a person"
-    return DialogOpen(key=f"{stamp}|{asked}", question=asked, kind=_kind("", asked))
+def _key(question: str, options: Sequence[str], stamp: str) -> str:
+    told = "\x1f".join((stamp, question, *options))
+    return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+# --- keys --------------------------------------------------------------------------------------------------------
 
 
 def clear_draft_keys(draft: str) -> tuple[str, ...]:
@@ -210,13 +245,14 @@ def clear_draft_keys(draft: str) -> tuple[str, ...]:
 
 
 def answer_keys(dialog: DialogOpen, option: int) -> tuple[str, ...]:
-    """The next keys towards that option: its digit, which selects and confirms at once; or, without numbers, one step
-    of the cursor, and Enter once it is there.
+    """The next keys towards that option: one step of the cursor, and Enter once it is there.
+
+    A digit would select and confirm at once, but one was seen swallowed soon after a dialog opened.
     """
     if not 1 <= option <= len(dialog.options):
         return ()
-    if dialog.cursor is None:
+    if not dialog.cursor:
         return (str(option),)
-    if dialog.cursor == option - 1:
+    if dialog.cursor == option:
         return ("Enter",)
-    return ("Down",) if dialog.cursor < option - 1 else ("Up",)
+    return ("Down",) if dialog.cursor < option else ("Up",)
