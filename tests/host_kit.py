@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 from kit_system import until
 from lastword import Runtime, Session, events
+from lastword.actors.core.ports import Batch
 from lastword.actors.system.clock import ManualClock
 from lastword.runtime._edge import Edge
+from lastword.runtime._journal import SqliteJournal
 from lastword.transports.memory import MemoryCli, MemoryWorld
 
 WAIT_S = 20.0
@@ -89,6 +93,29 @@ class Rig:
         assert not report.sessions_left
         assert not report.actors_abandoned
         assert not report.threads_left
+
+
+class HeldCommits:
+    """Holds the journal's writer at the first group that has a batch of that kind, until released."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, when: Callable[[Batch], bool]) -> None:
+        self.entered = threading.Event()
+        self._open = threading.Event()
+        real = SqliteJournal.record
+
+        def record(journal: SqliteJournal, batches: Any, now: float) -> Any:
+            if any(when(batch) for batch in batches):
+                self.entered.set()
+                assert self._open.wait(WAIT_S)
+            return real(journal, batches, now)
+
+        monkeypatch.setattr(SqliteJournal, "record", record)
+
+    def wait(self) -> None:
+        assert self.entered.wait(WAIT_S)
+
+    def release(self) -> None:
+        self._open.set()
 
 
 def kinds(rig: Rig, session: Session | str) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from host_kit import WAIT_S, Rig, away, bodies, completions, kinds
+from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completions, kinds
 from kit_system import lastword_threads, until
 from lastword import JournalError, RejectedError, Runtime, events
 
@@ -139,6 +139,23 @@ def test_c02_a_close_that_races_with_sends_leaves_no_message_without_its_end(mak
     assert sorted(ended) == sorted(ack.message_id for ack in acks)
     assert kinds(rig, session)[-1] == "session_closed"
     assert rig.runtime._journal.turns(session.session_id, unsettled=True) == []
+
+
+@pytest.mark.contract("C02")
+def test_c02_a_message_whose_commit_is_under_way_when_the_session_closes_has_its_end(make, monkeypatch):
+    rig = make()
+    session = rig.session()
+    rig.ready(session)
+    held = HeldCommits(monkeypatch, lambda batch: batch.accept is not None)
+    sending = away(session.send, "just in time")
+    held.wait()
+    closing = away(session.close)
+    until(lambda: session.snapshot().state == "closed")
+    held.release()
+    ack = sending.result(WAIT_S)
+    closing.result(WAIT_S)
+    (done,) = completions(rig, session)
+    assert (done.turn_id, done.status, done.source) == (ack.turn_id, "cancelled", "delivery")
 
 
 @pytest.mark.contract("C61")

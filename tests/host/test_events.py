@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 
 import pytest
 
-from host_kit import WAIT_S, away, bodies, completions, kinds
+from host_kit import WAIT_S, HeldCommits, away, bodies, completions, kinds
 from kit_system import until
 from lastword import Answer, Interrupt, RejectedError, events
 from lastword.actors.core.adapter import DialogOpen
@@ -75,6 +76,27 @@ def test_c30_within_a_session_a_turn_is_told_whole_before_the_next_begins(make):
             open_turn = None
         elif isinstance(event.body, events.AssistantMessage):
             assert event.turn_id == open_turn
+
+
+@pytest.mark.contract("C30")
+@pytest.mark.contract("C13")
+def test_c30_turns_that_are_read_in_one_go_are_told_one_after_the_other(make, monkeypatch):
+    rig = make(manual=True)
+    session = rig.session()
+    cli = rig.ready(session)
+    cli.hold_records = True
+    for number in range(3):
+        cli.start_turn(f"foreign {number}")
+        cli.finish(f"answer {number}")
+    held = HeldCommits(monkeypatch, lambda batch: batch.completion is not None)
+    cli.release()
+    held.wait()
+    time.sleep(0.05)  # the writer is held; what the others want to tell meanwhile would come before the completion
+    held.release()
+    until(lambda: len(completions(rig, session)) == 3)
+    life = [kind for kind in kinds(rig, session) if kind in ("turn_started", "unified_completion")]
+    assert life == ["turn_started", "unified_completion"] * 3
+    assert session.snapshot().last_completion.answer == "answer 2"
 
 
 @pytest.mark.contract("C31")

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from host_kit import WAIT_S, Rig, away, bodies, completed, completions, kinds
+from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Interrupt, RejectedError, events
 from lastword.actors.core.turn import INTERRUPT_GRACE_S, INTERRUPTS_MAX, REREAD_S
@@ -132,6 +132,23 @@ def test_c07_after_the_end_there_is_nothing_to_do(make):
     rig.settle()
     assert rig.cli(session).keys == keys
     assert completions(rig, session) == [done]
+
+
+@pytest.mark.contract("C07")
+def test_c07_while_the_completion_is_being_committed_there_is_nothing_to_do(make, monkeypatch):
+    rig = make(manual=True)
+    session = rig.session()
+    waiting = away(session.run, "go")
+    cli = rig.running(session)
+    held = HeldCommits(monkeypatch, lambda batch: batch.completion is not None)
+    cli.finish("over")
+    held.wait()
+    assert session.send(Interrupt(turn_id=session.snapshot().turn_id)).taken == "nothing_to_do"
+    assert session.send(Interrupt(turn_id=rig.events(session)[-1].turn_id)).taken == "nothing_to_do"
+    assert not waiting.done(), "nobody is told before the commit"
+    held.release()
+    assert waiting.result(WAIT_S).answer == "over"
+    assert "Escape" not in cli.keys
 
 
 @pytest.mark.contract("C07")

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from host_kit import WAIT_S, away, bodies, completed, completions, kinds
+from host_kit import WAIT_S, HeldCommits, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Answer, Command, Interrupt, LastwordError, RejectedError, UsageError, events
 from lastword.transports.providers.memory import MemoryAdapter, Record
@@ -237,17 +237,22 @@ def test_c20_run_with_the_id_of_a_running_message_waits_for_that_turn(make):
 
 
 @pytest.mark.contract("C20")
-def test_c20_run_with_the_id_of_an_undelivered_message_fails_the_same_way(make):
+def test_c20_run_with_the_id_of_an_undelivered_message_fails_the_same_way(make, monkeypatch):
     rig = make(manual=True)
     session = rig.session()
     session.send("first")
     cli = rig.running(session)
     session.send("lost", message_id="m")
     until(lambda: cli.queue)
+    held = HeldCommits(monkeypatch, lambda batch: any(row.state == "undelivered" for row in batch.messages))
     cli.drop()
-    with pytest.raises(RejectedError) as caught:
-        away(session.run, "lost", message_id="m").result(WAIT_S)
-    assert caught.value.kind == "not_delivered"
+    held.wait()
+    for _ in range(2):  # before and after its end is on record
+        with pytest.raises(RejectedError) as caught:
+            away(session.run, "lost", message_id="m").result(WAIT_S)
+        assert caught.value.kind == "not_delivered"
+        held.release()
+        rig.settle()
     cli.finish("one")
 
 
