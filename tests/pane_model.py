@@ -120,6 +120,7 @@ class PaneModel:
         self._unproved: set[str] = set()
         self._running = ""
         self.steps = 0
+        self.before_step: dict[int, list[Callable[[], None]]] = {}
         self._script()
 
     # --- clock ------------------------------------------------------------------------------------------------
@@ -133,21 +134,31 @@ class PaneModel:
             self.steps += 1
             assert self.steps < STEPS_MAX, "the simulation does not end"
             self.now, _, action = heapq.heappop(self._heap)
+            for early in self.before_step.pop(self.steps, []):
+                early()
             action()
 
     def _script(self) -> None:
         manners = self.manners
         self.at(manners.starts_after, lambda: self.become(started=True))
         for number, (start, length) in enumerate(manners.dialogs):
-            dialog = DialogOpen(key=f"dialog {number}", question="May I?", options=("yes", "no"))
-            self.at(start, lambda dialog=dialog: self.become(dialog=dialog))  # type: ignore[misc]
-            self.at(start + length, lambda dialog=dialog: self._close_dialog(dialog))  # type: ignore[misc]
+            self.at(start, lambda key=f"dialog {number}", length=length: self.open_dialog(key, length))  # type: ignore[misc]
         for start, length, takes_all in manners.drafts:
-            self.at(start, lambda: self.become(box=(*self.state.box, DRAFT)))
-            self.at(start + length, lambda takes_all=takes_all: self._end_draft(takes_all=takes_all))  # type: ignore[misc]
+            self.at(start, lambda length=length, takes_all=takes_all: self.begin_draft(length, takes_all=takes_all))  # type: ignore[misc]
         for start, length in manners.copy_modes:
             self.at(start, lambda: self.become(copy_mode=True))
             self.at(start + length, lambda: self.become(copy_mode=False))
+
+    def open_dialog(self, key: str, length: float) -> None:
+        if self.state.started:
+            dialog = DialogOpen(key=key, question="May I?", options=("yes", "no"))
+            self.become(dialog=dialog)
+            self.at(self.now + length, lambda: self._close_dialog(dialog))
+
+    def begin_draft(self, length: float, *, takes_all: bool) -> None:
+        if self.state.started and self.state.dialog is None:
+            self.become(box=(*self.state.box, DRAFT))
+            self.at(self.now + length, lambda: self._end_draft(takes_all=takes_all))
 
     def _close_dialog(self, dialog: DialogOpen) -> None:
         if self.state.dialog is not None and self.state.dialog.key == dialog.key:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pane_model import Manners, PaneModel
 
 TEXTS = ("first", "second", "third", "fourth")
+EXAMPLES = int(os.environ.get("LASTWORD_EXAMPLES", "400"))
 END_S = 400.0
 """By then, whatever happens, every text has an end."""
 
@@ -30,40 +33,49 @@ def manners(draw: st.DrawFn) -> Manners:
         puts_back=draw(st.booleans()),
         answers_dialogs=draw(st.booleans()),
         dialogs=draw(spans),
-        drafts=tuple((at, length, all_) for (at, length), all_ in zip(draw(spans), (draw(st.booleans()),) * 2)),
+        drafts=draw(st.lists(st.tuples(moments, lengths, st.booleans()), max_size=2).map(tuple)),
         copy_modes=draw(spans),
     )
 
 
-calls = st.lists(st.tuples(moments, st.integers(0, len(TEXTS) - 1)), max_size=3)
+CALLS = ("withdraw", "interrupt", "nudge", "dialog", "draft")
+calls = st.lists(
+    st.tuples(st.integers(1, 60), st.sampled_from(CALLS), st.integers(0, len(TEXTS) - 1), lengths), max_size=5
+)
+
+
+def call(pane: PaneModel, what: str, number: int, length: float) -> None:
+    match what:
+        case "withdraw":
+            pane.withdraw(TEXTS[number])
+        case "interrupt":
+            pane.interrupt(f"t{number}")
+        case "nudge":
+            pane.do(pane.core.nudge())
+        case "dialog":
+            pane.open_dialog(f"sudden {number}", length)
+        case "draft":
+            pane.begin_draft(length, takes_all=bool(number % 2))
 
 
 @pytest.mark.contract("C24")
 @pytest.mark.contract("C25")
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     behaviour=manners(),
     deliveries=st.lists(moments, min_size=1, max_size=4),
-    withdrawals=calls,
-    interrupts=calls,
-    nudges=st.lists(moments, max_size=3),
+    called=calls,
 )
 def test_c24_whatever_the_pane_does_each_text_is_submitted_once_or_proved_not_to_be(
-    behaviour: Manners,
-    deliveries: list[float],
-    withdrawals: list[tuple[float, int]],
-    interrupts: list[tuple[float, int]],
-    nudges: list[float],
+    behaviour: Manners, deliveries: list[float], called: list[tuple[int, str, int, float]]
 ) -> None:
     pane = PaneModel(behaviour)
     pane.at(0.0, pane.open)
-    for text, when in zip(TEXTS, sorted(deliveries)):
+    for text, when in zip(TEXTS, sorted(deliveries), strict=False):
         pane.at(when, lambda text=text: pane.deliver(text))  # type: ignore[misc]
-    for when, number in withdrawals:
-        pane.at(when, lambda text=TEXTS[number]: pane.withdraw(text))  # type: ignore[misc]
-    for when, number in interrupts:
-        pane.at(when, lambda turn=f"t{number}": pane.interrupt(turn))  # type: ignore[misc]
-    for when in nudges:
-        pane.at(when, lambda: pane.do(pane.core.nudge()))
+    for step, what, number, length in called:
+        pane.before_step.setdefault(step, []).append(
+            lambda what=what, number=number, length=length: call(pane, what, number, length)  # type: ignore[misc]
+        )
     pane.run(END_S)
     pane.check()
