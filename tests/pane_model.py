@@ -19,7 +19,6 @@ from lastword.actors.core.ids import MessageId, TurnId
 
 STEPS_MAX = 20_000
 """Events of one simulation."""
-SWITCH_S = 0.01
 
 
 def typed(text: str) -> TypedText:
@@ -106,6 +105,7 @@ class PaneModel:
         self.ended: dict[str, str] = {}
         """Text to how it ended for the machine: proved, withdrawn, not_delivered, launch_failed, delivered."""
         self.asked_answers: set[str] = set()
+        self.deaf_to_answers = 0
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._ages = cycle(manners.look_ages)
@@ -258,8 +258,13 @@ class PaneModel:
                     self._escape()
                 case "answer":
                     dialog = self.state.dialog
-                    assert dialog is not None and core.dialog_id(dialog, 1) in self.asked_answers, "nobody answered this"
-                    self.become(dialog=None)
+                    assert dialog is not None and core.dialog_id(dialog, 1) in self.asked_answers, (
+                        "nobody answered this"
+                    )
+                    if self.deaf_to_answers:
+                        self.deaf_to_answers -= 1
+                    else:
+                        self.become(dialog=None)
         self.do(self.core.pressed(press, ok=ok, now_s=self.now))
 
     def _enter(self) -> None:
@@ -325,6 +330,7 @@ class PaneModel:
     def check(self) -> None:
         """What must hold once nothing more happens."""
         assert set(self.ended) == set(self.delivered), f"no end: {set(self.delivered) - set(self.ended)}"
+        assert self.core._interrupt is None, "an interrupt was forgotten"
         twice = [text for text, times in Counter(self.submitted).items() if times > 1]
         assert not twice, f"submitted twice: {twice}"
         assert self.submitted == [text for text in self.delivered if text in set(self.submitted)], "out of order"

@@ -382,7 +382,7 @@ class PaneCore:
                 self.phase = Phase.LANDING
                 return self._look(fresh=True)
             self.phase = Phase.PROVING
-            return [LookIn(PROOF_LOOK_S)]
+            return self._look_sooner(PROOF_LOOK_S)
         self.phase = Phase.PROVING
         self._enters += 1
         if first:
@@ -390,7 +390,7 @@ class PaneCore:
             self._delay = PROOF_LOOK_S
             self._absent_since = None
         report: list[PaneEffect] = [Submitted(message_id=job.message_id, rewritten=job.typed.notes)] if first else []
-        return [*report, LookIn(LAND_LOOK_S * 4 if not job.proved_by_record else PROOF_LOOK_S)]
+        return [*report, *self._look_sooner(PROOF_LOOK_S if job.proved_by_record else LAND_LOOK_S * 4)]
 
     # --- phases ---------------------------------------------------------------------------------------------
 
@@ -548,6 +548,8 @@ class PaneCore:
     def _try_interrupt(self, signal: Signal, *, copy_mode: bool) -> list[PaneEffect]:
         assert self._interrupt is not None
         turn_id = self._interrupt
+        if self.phase is Phase.PRESSING:
+            return []  # first what became of that Enter: an Escape right behind it would hide it
         if isinstance(signal, NotReady) or copy_mode:
             return [LookIn(HOLD_LOOK_S)]  # the turn's own grace bounds this: it asks again, then ends the CLI
         self._interrupt = None
@@ -646,9 +648,13 @@ class PaneCore:
         self._looking = next(self._numbers)
         return [Look(self._looking)]
 
+    def _look_sooner(self, delay_s: float) -> list[PaneEffect]:
+        """After that long, or now where an interrupt waits."""
+        return [LookIn(delay_s)] if self._interrupt is None else self._look(fresh=True)
+
     def _next(self, now_s: float) -> list[PaneEffect]:
         if self.phase is not Phase.IDLE or not self.jobs:
-            return []
+            return [] if self._interrupt is None else self._look()
         self.phase = Phase.READYING
         self._since = now_s
         self._pastes = 0
