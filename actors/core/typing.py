@@ -99,14 +99,14 @@ class Paste(msgspec.Struct, frozen=True):
 
 class Press(msgspec.Struct, frozen=True, kw_only=True):
     """Press keys. With ``guard`` the pane is looked at first, in the same round trip, and the press is dropped where
-    the guard does not hold: ``landed`` (the box shows the job's text, no dialog), ``dialog`` (that dialog is open, its
-    cursor where it was).
+    the guard does not hold: ``landed`` (the box shows the job's text, no dialog), ``ours`` (it shows a text that we
+    pasted, no dialog), ``dialog`` (that dialog is open, its cursor where it was).
     """
 
     keys: tuple[str, ...]
     what: Literal["enter", "interrupt", "clear", "answer"]
     number: int = 0
-    guard: Literal["", "landed", "dialog"] = ""
+    guard: Literal["", "landed", "ours", "dialog"] = ""
     dialog_id: str = ""
     cursor: int = 0
 
@@ -255,6 +255,7 @@ class PaneCore:
         self._looking = 0
         self._numbers = count(1)
         self._entering = 0
+        self._clear_out = False
         self._ready_once = False
 
     # --- commands -------------------------------------------------------------------------------------------
@@ -390,8 +391,10 @@ class PaneCore:
 
     def pressed(self, press: Press, *, ok: bool, now_s: float) -> list[PaneEffect]:
         """Keys went out, or the guard (or tmux) refused them."""
+        if press.what == "clear":
+            return self._cleared(ok=ok, now_s=now_s)
         if press.what != "enter":
-            return self._look(fresh=True) if press.what in ("answer", "clear") else []
+            return self._look(fresh=True) if press.what == "answer" else []
         if press.number != self._entering or self.phase is not Phase.PRESSING or not self.jobs:
             return []
         job = self.jobs[0]
@@ -401,7 +404,7 @@ class PaneCore:
                 self.phase = Phase.LANDING
                 return self._look(fresh=True)
             self.phase = Phase.PROVING
-            return [LookIn(PROOF_LOOK_S)]
+            return self._look_sooner(PROOF_LOOK_S)
         self.phase = Phase.PROVING
         self._enters += 1
         if first:
@@ -409,7 +412,7 @@ class PaneCore:
             self._delay = PROOF_LOOK_S
             self._absent_since = None
         report: list[PaneEffect] = [Submitted(message_id=job.message_id, rewritten=job.typed.notes)] if first else []
-        return [*report, LookIn(LAND_LOOK_S * 4 if not job.proved_by_record else PROOF_LOOK_S)]
+        return [*report, *self._look_sooner(PROOF_LOOK_S if job.proved_by_record else LAND_LOOK_S * 4)]
 
     # --- phases ---------------------------------------------------------------------------------------------
 
@@ -441,20 +444,23 @@ class PaneCore:
             case DialogOpen():
                 return [*self._hold("dialog"), LookIn(HOLD_LOOK_S)]
             case Ready():
+                if self.jobs[0].message_id in self._withdraw and not self._is_ours(signal.draft):
+                    return self._withdrawn(now_s)  # nothing of it is in the box, and Enter was never pressed
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
                 if signal.draft and self.jobs[0].uncertain and self._rules.landed(self.jobs[0].typed, signal.draft):
                     self.phase = Phase.LANDING  # pasted by an earlier life, not submitted: go on from there
                     return self._look(fresh=True)
                 if signal.draft:
-                    if any(self._rules.landed(ours, signal.draft) for ours in self._ours):
-                        return self._clear(signal.draft, now_s)
+                    if self._is_ours(signal.draft):
+                        return self._clear(signal.draft)
                     return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
                 if self.jobs[0].uncertain and not self._proved_absent(busy=signal.busy, now_s=now_s):
                     return [LookIn(HOLD_LOOK_S)]
                 self._held.clear()
                 self.phase = Phase.PASTING
                 self._pastes += 1
+                self._remember(self.jobs[0].typed)
                 return [Paste(self.jobs[0].typed.paste)]
             case _:
                 assert_never(signal)
@@ -465,39 +471,54 @@ class PaneCore:
             return False
         return now_s - self._absent_since > RESOLVE_S
 
-    def _clear(self, draft: str, now_s: float) -> list[PaneEffect]:
+    def _clear(self, draft: str) -> list[PaneEffect]:
         keys = self._rules.clear_draft_keys(draft)
         if not keys:
             return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
         self.phase = Phase.CLEARING
+        self._clear_out = True
+        return [Press(keys=keys, what="clear", guard="ours")]
+
+    def _cleared(self, *, ok: bool, now_s: float) -> list[PaneEffect]:
+        """The keys went out, or the box did not show a text of ours any more."""
+        if self.phase is not Phase.CLEARING:
+            return []
+        self._clear_out = False
         self._since = now_s
-        return [Press(keys=keys, what="clear"), LookIn(START_LOOK_S)]
+        if not ok:
+            self._after_clearing()
+            return [LookIn(START_LOOK_S)]
+        return self._look(fresh=True)
+
+    def _after_clearing(self) -> None:
+        """Behind an Enter only the record, or the emptied box, tells what became of the text."""
+        self.phase = Phase.PROVING if self._enters else Phase.READYING
 
     def _clearing(self, signal: Signal, now_s: float) -> list[PaneEffect]:
+        if self._clear_out:
+            return []  # seen before the keys: no proof of what they did
         match signal:
             case Ready(draft=""):
                 self.phase = Phase.READYING
-                if self.jobs and self.jobs[0].message_id in self._withdraw:
+                if self.jobs[0].message_id in self._withdraw:
                     return self._withdrawn(now_s)
                 return self._look()
             case Ready():
                 if now_s - self._since > LANDED_S:
-                    self.phase = Phase.READYING  # it is somebody's draft after all: hold
-                return [LookIn(START_LOOK_S)]
+                    self._after_clearing()  # again, or it is somebody's draft after all
             case DialogOpen() | NotReady():
-                self.phase = Phase.READYING
-                return [LookIn(HOLD_LOOK_S)]
+                self._since = now_s
             case _:
                 assert_never(signal)
+        return [LookIn(HOLD_LOOK_S if isinstance(signal, DialogOpen) else START_LOOK_S)]
 
     def _landing(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
         job = self.jobs[0]
         waited = now_s - self._since
         match signal:
             case Ready(draft=draft) if draft and self._rules.landed(job.typed, draft):
-                self._remember(job.typed)
                 if job.message_id in self._withdraw:
-                    return self._clear(draft, now_s)
+                    return self._clear(draft)
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
                 return self._enter()
@@ -530,7 +551,7 @@ class PaneCore:
             case Ready(draft=draft) if draft and self._rules.landed(job.typed, draft):
                 self._absent_since = None
                 if job.message_id in self._withdraw:
-                    return self._clear(draft, now_s)
+                    return self._clear(draft)
                 if self._enters >= ENTERS_MAX:
                     return self._fail(f"{ENTERS_MAX} times Enter did not submit the text", now_s)
                 if copy_mode:
@@ -560,6 +581,8 @@ class PaneCore:
     def _try_interrupt(self, signal: Signal, *, copy_mode: bool) -> list[PaneEffect]:
         assert self._interrupt is not None
         turn_id = self._interrupt
+        if self.phase is Phase.PRESSING:
+            return []  # first what became of that Enter: an Escape right behind it would hide it
         if isinstance(signal, NotReady) or copy_mode:
             return [LookIn(HOLD_LOOK_S)]  # the turn's own grace bounds this: it asks again, then ends the CLI
         self._interrupt = None
@@ -572,6 +595,9 @@ class PaneCore:
         if isinstance(signal, Ready) and not signal.busy and not first:
             return [NothingToInterrupt(turn_id=turn_id)]
         self._interrupted_once.add(turn_id)
+        if self.phase is Phase.PROVING and self.jobs:
+            # a CLI may put what was entered back into its box: that is to be taken out, never to be entered again
+            self._withdraw.add(self.jobs[0].message_id)
         return [Interrupted(turn_id=turn_id), Press(keys=self._rules.interrupt_keys(), what="interrupt")]
 
     def _see_dialog(self, signal: Signal) -> list[PaneEffect]:
@@ -625,11 +651,14 @@ class PaneCore:
         """The check that a guarded press makes on the last look before it; pure and short."""
         job = self.jobs[0] if self.jobs else None
         epoch, rules = self._epoch, self._rules
+        ours = (*self._ours, job.typed) if job is not None else tuple(self._ours)
 
         def holds(signal: Signal) -> bool:
             match press.guard:
                 case "landed":
                     return job is not None and isinstance(signal, Ready) and rules.landed(job.typed, signal.draft)
+                case "ours":
+                    return isinstance(signal, Ready) and any(rules.landed(text, signal.draft) for text in ours)
                 case "dialog":
                     same = isinstance(signal, DialogOpen) and dialog_id(signal, epoch) == press.dialog_id
                     return same and isinstance(signal, DialogOpen) and signal.cursor == press.cursor
@@ -652,9 +681,13 @@ class PaneCore:
         self._looking = next(self._numbers)
         return [Look(self._looking)]
 
+    def _look_sooner(self, delay_s: float) -> list[PaneEffect]:
+        """After that long, or now where an interrupt waits."""
+        return [LookIn(delay_s)] if self._interrupt is None else self._look(fresh=True)
+
     def _next(self, now_s: float) -> list[PaneEffect]:
         if self.phase is not Phase.IDLE or not self.jobs:
-            return []
+            return [] if self._interrupt is None else self._look()
         self.phase = Phase.READYING
         self._since = now_s
         self._pastes = 0
@@ -678,6 +711,9 @@ class PaneCore:
         message_id = self.jobs[0].message_id
         failed = NotDelivered(message_id=message_id, kind="not_delivered", reason=reason)
         return [failed, *self._done(now_s)]
+
+    def _is_ours(self, draft: str) -> bool:
+        return bool(draft) and any(self._rules.landed(ours, draft) for ours in self._ours)
 
     def _remember(self, typed: TypedText) -> None:
         if typed not in self._ours:
