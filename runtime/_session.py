@@ -229,6 +229,7 @@ class AsyncSession:
 
     async def _wait(self, future: Future[_T], bound_s: float | None = None) -> _T:
         waiting: asyncio.Future[Any] = asyncio.wrap_future(future)
+        waiting.add_done_callback(_seen)
         waited = 0.0
         while True:
             step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
@@ -243,6 +244,12 @@ class AsyncSession:
                 raise RejectedError("session_closed", "the session ended before it answered")
             if bound_s is not None and waited >= bound_s:
                 raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s")
+
+
+def _seen(future: asyncio.Future[Any]) -> None:
+    """A task that was cancelled never fetches what became of its wait: asyncio need not complain of that."""
+    if not future.cancelled():
+        future.exception()
 
 
 # --- what a host may ask, checked before it reaches an actor ------------------------------------------------------

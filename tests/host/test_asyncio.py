@@ -90,7 +90,7 @@ def test_c12_cancelling_the_task_that_awaits_a_run_interrupts_its_turn_which_sti
 
 
 @pytest.mark.contract("C12")
-def test_c12_cancelling_before_the_acknowledgement_interrupts_the_turn_too(make):
+def test_c12_cancelling_before_the_acknowledgement_interrupts_the_turn_too(make, caplog):
     rig = make(manual=True)
     session = rig.session()
     rig.ready(session)
@@ -102,10 +102,16 @@ def test_c12_cancelling_before_the_acknowledgement_interrupts_the_turn_too(make)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await when(lambda number=number: len(completions(rig, session)) == number + 1)
+            await when(lambda: session.snapshot().state == "idle")
+        rig.world.manual = False
+        assert (await twin(session).run("not cancelled", queue=True)).status == "completed"
 
     asyncly(main())
-    assert {done.status for done in completions(rig, session)} == {"cancelled"}
+    *cancelled, last = completions(rig, session)
+    assert {done.status for done in cancelled} == {"cancelled"}
+    assert last.answer == "echo: not cancelled"
+    assert len(cancelled) + 1 == kinds(rig, session).count("message_accepted"), "a parked one was never accepted"
+    assert not caplog.records
 
 
 @pytest.mark.contract("C12")
