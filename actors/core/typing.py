@@ -42,6 +42,8 @@ ABSENT_S = 30.0
 OURS_MAX = 8
 ANSWER_STEPS_MAX = 60
 """Keys pressed towards one answer before it is given up."""
+DRAWN_LOOK_S = 0.1
+"""Between the two looks that must show the same dialog before it is told."""
 PERHAPS_S = 1.0
 """How long a dialog must stay on the screen that the CLI's own registry does not confirm."""
 ANSWER_AGAIN_S = 0.7
@@ -248,6 +250,7 @@ class PaneCore:
         self._since = 0.0
         self._absent_since: float | None = None
         self._perhaps_since: float | None = None
+        self._drawing = ""
         self._delay = 0.0
         self._pastes = 0
         self._enters = 0
@@ -393,6 +396,8 @@ class PaneCore:
         """Keys went out, or the guard (or tmux) refused them."""
         if press.what == "clear":
             return self._cleared(ok=ok, now_s=now_s)
+        if press.what == "answer" and not ok and self._answer is not None:
+            self._answer = msgspec.structs.replace(self._answer, pressed_s=None)  # the guard dropped it
         if press.what != "enter":
             return self._look(fresh=True) if press.what == "answer" else []
         if press.number != self._entering or self.phase is not Phase.PRESSING or not self.jobs:
@@ -606,7 +611,12 @@ class PaneCore:
         seen = (dialog_id(signal, self._epoch), signal) if isinstance(signal, DialogOpen) else None
         before = self.dialog
         if (seen and seen[0]) == (before and before[0]):
+            self._drawing = ""
             return []
+        if seen is not None and seen[0] != self._drawing:
+            self._drawing = seen[0]  # perhaps half drawn: told once it is seen twice alike; nothing is typed meanwhile
+            return [LookIn(DRAWN_LOOK_S)]
+        self._drawing = ""
         self.dialog = seen
         effects: list[PaneEffect] = []
         if before is not None:
@@ -621,7 +631,7 @@ class PaneCore:
         wanted = self._answer
         if isinstance(signal, NotReady) and wanted.pressed_s is None:
             return [LookIn(START_LOOK_S)]
-        if self.dialog is None or self.dialog[0] != wanted.dialog_id or not isinstance(signal, DialogOpen):
+        if not isinstance(signal, DialogOpen) or dialog_id(signal, self._epoch) != wanted.dialog_id:
             self._answer = None
             return [AnswerResult(token=wanted.token, applied=wanted.pressed_s is not None)]
         if wanted.pressed_s is not None and now_s - wanted.pressed_s < ANSWER_AGAIN_S:
