@@ -220,6 +220,8 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     option: int
     steps: int = 0
     pressed_s: float | None = None
+    stepped_s: float | None = None
+    stepped_from: int = 0
 
 
 def dialog_id(dialog: DialogOpen, epoch: int) -> str:
@@ -397,7 +399,7 @@ class PaneCore:
         if press.what == "clear":
             return self._cleared(ok=ok, now_s=now_s)
         if press.what == "answer" and not ok and self._answer is not None:
-            self._answer = msgspec.structs.replace(self._answer, pressed_s=None)  # the guard dropped it
+            self._answer = msgspec.structs.replace(self._answer, pressed_s=None, stepped_s=None)  # the guard dropped it
         if press.what != "enter":
             return self._look(fresh=True) if press.what == "answer" else []
         if press.number != self._entering or self.phase is not Phase.PRESSING or not self.jobs:
@@ -636,6 +638,9 @@ class PaneCore:
             return [AnswerResult(token=wanted.token, applied=wanted.pressed_s is not None)]
         if wanted.pressed_s is not None and now_s - wanted.pressed_s < ANSWER_AGAIN_S:
             return [LookIn(START_LOOK_S)]
+        stepping = wanted.stepped_s is not None and signal.cursor == wanted.stepped_from
+        if stepping and wanted.stepped_s is not None and now_s - wanted.stepped_s < ANSWER_AGAIN_S:
+            return [LookIn(START_LOOK_S)]  # the step is on its way: a second one would go too far
         keys = self._rules.answer_keys(signal, wanted.option)
         if not keys or wanted.steps >= ANSWER_STEPS_MAX:
             self._answer = None
@@ -649,6 +654,8 @@ class PaneCore:
             option=wanted.option,
             steps=wanted.steps + 1,
             pressed_s=now_s if final else None,
+            stepped_s=None if final else now_s,
+            stepped_from=signal.cursor,
         )
         return [
             Press(keys=keys, what="answer", guard="dialog", dialog_id=wanted.dialog_id, cursor=signal.cursor),
