@@ -30,7 +30,7 @@ from lastword.actors.core.world import (
     Rewritten,
     ScreenView,
 )
-from lastword.transports.providers.memory import Record, Registry
+from lastword.transports.providers.memory import MEMORY_ROOT, Record, Registry
 
 
 class MemoryScreen(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,7 @@ class MemoryWorld:
         manual: CLIs start a turn on Enter and leave its end to the test.
         clock: Unix seconds; the stamps of the records.
         wake: whether file changes wake readers (off: only :meth:`sweep` does, as if every hint were lost).
+        root: the folder that records and registries are named under; the adapter must be given the same one.
     """
 
     name: TransportName = "memory"
@@ -66,7 +67,9 @@ class MemoryWorld:
         manual: bool = False,
         clock: Callable[[], float] = time.time,
         wake: bool = True,
+        root: str = MEMORY_ROOT,
     ) -> None:
+        self.root = root
         self.respond = respond or (lambda prompt: f"echo: {prompt}")
         self.manual = manual
         self.clock = clock
@@ -77,6 +80,8 @@ class MemoryWorld:
         self.fail_open: LastwordError | None = None
         self.on_start: Callable[[MemoryCli], None] | None = None
         """Called with each CLI before its opening is told: make it misbehave from the start."""
+        self.on_turn: Callable[[MemoryCli, str], None] | None = None
+        """Called with a CLI and its native turn once the prompt of a turn is on record."""
         self.hold_opens = False
         """Openings are told only when a test calls what is in ``held_opens``."""
         self.held_opens: list[Callable[[], None]] = []
@@ -238,7 +243,7 @@ class MemoryCli:
     @property
     def path(self) -> str:
         """Its record."""
-        return f"/memory/{self.native}.jsonl"
+        return f"{self.world.root}/{self.native}.jsonl"
 
     # --- what a test or a script makes it do ------------------------------------------------------------------------
 
@@ -263,7 +268,7 @@ class MemoryCli:
         if self.quiet_status:
             return
         registry = Registry(status=status, updated_at=self.world.clock(), session=self.native, waiting_for=waiting_for)
-        self.world.replace(f"/memory/{self.pid}.json", msgspec.json.encode(registry))
+        self.world.replace(f"{self.world.root}/{self.pid}.json", msgspec.json.encode(registry))
 
     def start_turn(self, text: str, *, origin: str = "", queued: bool = False) -> str:
         """Begin a turn; returns the native turn."""
@@ -272,6 +277,8 @@ class MemoryCli:
             turn = self.turn
         self.write_status("busy")
         self.write(Record(k="prompt", turn=turn, text=text, origin=origin, status="queued" if queued else ""))
+        if self.world.on_turn is not None:
+            self.world.on_turn(self, turn)
         if not self.world.manual:
             self.finish(self.world.respond(text))
         return turn
