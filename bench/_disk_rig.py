@@ -64,7 +64,9 @@ def _write(path: str, data: bytes, flag: int) -> None:
 class DiskRig:
     """A runtime on real files. ``on_turn`` is called when the prompt of a turn is on record."""
 
-    def __init__(self, folder: Path, durability: str, on_turn: Callable[[MemoryCli, str], None], **options: Any) -> None:
+    def __init__(
+        self, folder: Path, durability: str, on_turn: Callable[[MemoryCli, str], None], **options: Any
+    ) -> None:
         records = folder / "records"
         records.mkdir(parents=True)
         self.world = DiskWorld(manual=True, root=str(records))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -33,8 +34,8 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def clis_alone(count: int, folder: Path) -> None:
-    """Prints the KiB that the in-process CLIs take by themselves."""
+def clis_alone(count: int, folder: Path) -> float:
+    """The KiB that the in-process CLIs take by themselves."""
     folder.mkdir()
     world = DiskWorld(manual=True, root=str(folder))
     before = 0.0
@@ -42,7 +43,7 @@ def clis_alone(count: int, folder: Path) -> None:
         if n == WARM_UP:
             before = resident_kib()
         world.open("", (f"{n:036d}",), cwd="", env={}, width=0, height=0, on_opened=lambda _: None)
-    print((resident_kib() - before) / count)
+    return (resident_kib() - before) / count
 
 
 def measure(count: int, folder: Path, *, turn: bool) -> list[object]:
@@ -76,23 +77,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--folder", default=".")
-    parser.add_argument("--alone", action="store_true", help="inner use")
+    parser.add_argument("--part", choices=["alone", "new", "turn"], help="inner use: each is a process of its own")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=args.folder, prefix=".bench-") as name:
-        if args.alone:
-            clis_alone(args.sessions, Path(name) / "records")
-            return
-        command = [sys.executable, __file__, "--alone", "--sessions", str(args.sessions), "--folder", args.folder]
-        alone = float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
-        rows = [measure(args.sessions, Path(name) / "a", turn=False)]
-        rows.append(measure(args.sessions, Path(name) / "b", turn=True))
+    if args.part:
+        with tempfile.TemporaryDirectory(dir=args.folder, prefix=".bench-") as name:
+            if args.part == "alone":
+                figures: object = clis_alone(args.sessions, Path(name) / "records")
+            else:
+                figures = measure(args.sessions, Path(name), turn=args.part == "turn")
+        print(json.dumps(figures))
+        return
+    command = [sys.executable, __file__, "--sessions", str(args.sessions), "--folder", args.folder, "--part"]
+    alone, *rows = [
+        json.loads(subprocess.run([*command, part], stdout=subprocess.PIPE, check=True, text=True).stdout)
+        for part in ("alone", "new", "turn")
+    ]
     show(
         "Idle sessions",
         ["sessions", "count", "KiB each", "threads more", "descriptors more", "CPU % of a core", "start ms each",
          "all closed s"],
         rows,
-        f"Of the KiB, {alone:.1f} are the in-process CLI's own. The second row begins where the first one's memory was "
-        "given back to the allocator, so the first is the one to read for memory.",
+        f"Of the KiB, {alone:.1f} are the in-process CLI's own.",
     )  # fmt: skip
 
 

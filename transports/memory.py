@@ -88,7 +88,7 @@ class MemoryWorld:
         self._pids = count(1000)
         self._inodes = count(1)
         self._files: dict[str, _File] = {}
-        self._watches: dict[int, tuple[str, Callable[[], None]]] = {}
+        self._watches: dict[str, dict[int, Callable[[], None]]] = {}
         self._tokens = count(1)
         self._lock = threading.RLock()
 
@@ -116,7 +116,7 @@ class MemoryWorld:
     def sweep(self) -> None:
         """The slow poll: wake every reader."""
         with self._lock:
-            callbacks = [callback for _, callback in self._watches.values()]
+            callbacks = [callback for watched in self._watches.values() for callback in watched.values()]
         for callback in callbacks:
             callback()
 
@@ -124,7 +124,7 @@ class MemoryWorld:
         if not self.wake:
             return
         with self._lock:
-            callbacks = [callback for watched, callback in self._watches.values() if watched == path]
+            callbacks = list(self._watches.get(path, {}).values())
         for callback in callbacks:
             callback()
 
@@ -151,18 +151,24 @@ class MemoryWorld:
         """As :class:`lastword.actors.core.world.Wakes`."""
         with self._lock:
             token = next(self._tokens)
-            self._watches[token] = (path, on_change)
-            return token
+            self._watches.setdefault(path, {})[token] = on_change
+            return path, token
 
     def unwatch(self, token: object) -> None:
         """As :class:`lastword.actors.core.world.Wakes`."""
         with self._lock:
-            self._watches.pop(token, None)  # type: ignore[call-overload]
+            match token:
+                case (str(path), int(number)) if path in self._watches:
+                    self._watches[path].pop(number, None)
+                    if not self._watches[path]:
+                        del self._watches[path]
+                case _:
+                    pass
 
     @property
     def watches(self) -> int:
         """How many files are watched."""
-        return len(self._watches)
+        return sum(map(len, self._watches.values()))
 
     # --- transport --------------------------------------------------------------------------------------------------
 
