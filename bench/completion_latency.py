@@ -29,11 +29,11 @@ from lastword.transports.memory import MemoryCli
 
 THINK_S = 0.03
 """From the prompt's record to the terminal one."""
-SAMPLES = {1: 400, 10: 600, 100: 1000, 1000: 2000}
-PER_S = {1: 20, 10: 50, 100: 100, 1000: 100}
+SAMPLES = {1: 240, 10: 400, 100: 800, 1000: 1600}
+PER_S = {1: 25, 10: 50, 100: 100, 1000: 100}
 """Turns that end per second, all sessions together."""
 BLOCKS = 4
-FLOOR_SAMPLES = 60
+FLOOR_SAMPLES = 40
 """Before, between and after the blocks."""
 WARM_UP = 20
 DRAIN_S = 15.0

@@ -31,7 +31,7 @@ def resident_kib() -> float:
 
 
 def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def clis_alone(count: int, folder: Path) -> float:
