@@ -26,6 +26,9 @@ UNREADABLE_RETRY_S = 0.5
 FINAL_READS_MAX = 120
 """Looks at a record that cannot be read, half a second apart, before its end is reported as unread."""
 
+_RECORD_CHANGED = FileChangedHint(path="record")
+_STATUS_CHANGED = FileChangedHint(path="status")
+
 
 class Follow(msgspec.Struct, frozen=True, kw_only=True):
     """Read this transcript from here on. ``oracle`` makes a reader that starts at an offset.
@@ -78,6 +81,9 @@ class TranscriptWatcherActor(Actor):
         self._status: SourceSpec | None = None
         self._status_token: object | None = None
         self._status_last: bytes | None = None
+        self._record_hinted = False
+        """A hint about the record waits in the mailbox: a second one would say nothing more."""
+        self._status_hinted = False
         self._gone: EndpointGoneHint | None = None
         self._final_reads = 0
 
@@ -87,7 +93,9 @@ class TranscriptWatcherActor(Actor):
                 self._follow(message)
             case FollowStatus():
                 self._follow_status(message.source)
-            case FileChangedHint() | SweepHint():
+            case FileChangedHint():
+                self._changed(message)
+            case SweepHint():
                 self._read_status()
                 self._read()
             case EndpointGoneHint():
@@ -105,7 +113,25 @@ class TranscriptWatcherActor(Actor):
 
     def _wake(self) -> None:
         """Called by the edge on its own thread: only tells. A full mailbox is as good as a hint that waits."""
-        self.ref.try_tell(FileChangedHint())
+        if not self._record_hinted:
+            self._record_hinted = True
+            if not self.ref.try_tell(_RECORD_CHANGED):
+                self._record_hinted = False
+
+    def _wake_status(self) -> None:
+        if not self._status_hinted:
+            self._status_hinted = True
+            if not self.ref.try_tell(_STATUS_CHANGED):
+                self._status_hinted = False
+
+    def _changed(self, hint: FileChangedHint) -> None:
+        """Look at what the hint names: a turn's end must not wait for a look at the registry."""
+        if hint is _STATUS_CHANGED:
+            self._status_hinted = False  # before reading: what comes after it is worth another hint
+            self._read_status()
+        else:
+            self._record_hinted = False
+            self._read()
 
     def _follow(self, message: Follow) -> None:
         before = self._following
@@ -134,7 +160,7 @@ class TranscriptWatcherActor(Actor):
         self._status = source
         self._status_last = None
         if source is not None:
-            self._status_token = self._wakes.watch(source.path, source.root, self._wake)
+            self._status_token = self._wakes.watch(source.path, source.root, self._wake_status)
             self._read_status()
 
     def _read_status(self) -> None:

@@ -472,9 +472,10 @@ def _settled_row(completion: Completion) -> TurnRow:
 
 def _check_one_session(batch: Batch) -> None:
     """No row may cross a session (C30)."""
-    rows = (batch.session, batch.accept, batch.completion, *batch.messages, *batch.turns)
-    if any(row is not None and row.session_id != batch.session_id for row in rows):
-        raise ValueError("a batch that names two sessions")
+    session_id = batch.session_id
+    for row in (batch.session, batch.accept, batch.completion, *batch.messages, *batch.turns):
+        if row is not None and row.session_id != session_id:
+            raise ValueError("a batch that names two sessions")
 
 
 def _refused(batch: Batch, error: Exception) -> JournalError:

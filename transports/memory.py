@@ -31,7 +31,7 @@ from lastword.actors.core.world import (
     ScreenView,
     Unreadable,
 )
-from lastword.transports.providers.memory import Record, Registry
+from lastword.transports.providers.memory import MEMORY_ROOT, Record, Registry
 
 
 class MemoryScreen(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +56,7 @@ class MemoryWorld:
         manual: CLIs start a turn on Enter and leave its end to the test.
         clock: Unix seconds; the stamps of the records.
         wake: whether file changes wake readers (off: only :meth:`sweep` does, as if every hint were lost).
+        root: the folder that records and registries are named under; the adapter must be given the same one.
     """
 
     name: TransportName = "memory"
@@ -67,7 +68,9 @@ class MemoryWorld:
         manual: bool = False,
         clock: Callable[[], float] = time.time,
         wake: bool = True,
+        root: str = MEMORY_ROOT,
     ) -> None:
+        self.root = root
         self.respond = respond or (lambda prompt: f"echo: {prompt}")
         self.manual = manual
         self.clock = clock
@@ -80,13 +83,15 @@ class MemoryWorld:
         """Called with each CLI before its opening is told: make it misbehave from the start."""
         self.unreadable = False
         """No file can be read: could not look, which proves nothing."""
+        self.on_turn: Callable[[MemoryCli, str], None] | None = None
+        """Called with a CLI and its native turn once the prompt of a turn is on record."""
         self.hold_opens = False
         """Openings are told only when a test calls what is in ``held_opens``."""
         self.held_opens: list[Callable[[], None]] = []
         self._pids = count(1000)
         self._inodes = count(1)
         self._files: dict[str, _File] = {}
-        self._watches: dict[int, tuple[str, Callable[[], None]]] = {}
+        self._watches: dict[str, dict[int, Callable[[], None]]] = {}
         self._tokens = count(1)
         self._lock = threading.RLock()
 
@@ -114,7 +119,7 @@ class MemoryWorld:
     def sweep(self) -> None:
         """The slow poll: wake every reader."""
         with self._lock:
-            callbacks = [callback for _, callback in self._watches.values()]
+            callbacks = [callback for watched in self._watches.values() for callback in watched.values()]
         for callback in callbacks:
             callback()
 
@@ -122,7 +127,7 @@ class MemoryWorld:
         if not self.wake:
             return
         with self._lock:
-            callbacks = [callback for watched, callback in self._watches.values() if watched == path]
+            callbacks = list(self._watches.get(path, {}).values())
         for callback in callbacks:
             callback()
 
@@ -151,18 +156,24 @@ class MemoryWorld:
         """As :class:`lastword.actors.core.world.Wakes`."""
         with self._lock:
             token = next(self._tokens)
-            self._watches[token] = (path, on_change)
-            return token
+            self._watches.setdefault(path, {})[token] = on_change
+            return path, token
 
     def unwatch(self, token: object) -> None:
         """As :class:`lastword.actors.core.world.Wakes`."""
         with self._lock:
-            self._watches.pop(token, None)  # type: ignore[call-overload]
+            match token:
+                case (str(path), int(number)) if path in self._watches:
+                    self._watches[path].pop(number, None)
+                    if not self._watches[path]:
+                        del self._watches[path]
+                case _:
+                    pass
 
     @property
     def watches(self) -> int:
         """How many files are watched."""
-        return len(self._watches)
+        return sum(map(len, self._watches.values()))
 
     # --- transport --------------------------------------------------------------------------------------------------
 
@@ -243,7 +254,7 @@ class MemoryCli:
     @property
     def path(self) -> str:
         """Its record."""
-        return f"/memory/{self.native}.jsonl"
+        return f"{self.world.root}/{self.native}.jsonl"
 
     # --- what a test or a script makes it do ------------------------------------------------------------------------
 
@@ -268,7 +279,7 @@ class MemoryCli:
         if self.quiet_status:
             return
         registry = Registry(status=status, updated_at=self.world.clock(), session=self.native, waiting_for=waiting_for)
-        self.world.replace(f"/memory/{self.pid}.json", msgspec.json.encode(registry))
+        self.world.replace(f"{self.world.root}/{self.pid}.json", msgspec.json.encode(registry))
 
     def start_turn(self, text: str, *, origin: str = "", queued: bool = False) -> str:
         """Begin a turn; returns the native turn."""
@@ -277,6 +288,8 @@ class MemoryCli:
             turn = self.turn
         self.write_status("busy")
         self.write(Record(k="prompt", turn=turn, text=text, origin=origin, status="queued" if queued else ""))
+        if self.world.on_turn is not None:
+            self.world.on_turn(self, turn)
         if not self.world.manual:
             self.finish(self.world.respond(text))
         return turn

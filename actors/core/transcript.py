@@ -70,3 +70,13 @@ class LineFramer:
             else:
                 self._parts.append(rest)
         return lines
+
+    def flush(self) -> Line | None:
+        """The unfinished line, where nothing will follow it any more; None where there is none."""
+        if not self._held or self._dropping:
+            return None
+        line = Line(self._start, b"".join(self._parts))
+        self._parts.clear()
+        self._start += self._held
+        self._held = 0
+        return line

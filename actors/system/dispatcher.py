@@ -54,6 +54,8 @@ class PooledDispatcher:
 
     def start(self) -> None:
         """Start the workers; does nothing the second time."""
+        if self._made >= self._workers:
+            return
         with self._lock:
             while self._made < self._workers and not self._closed:
                 self._add_worker()

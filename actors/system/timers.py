@@ -48,6 +48,7 @@ class Timers:
         self._seq = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._driven = isinstance(clock, DrivingClock)  # once: asking a protocol is slow
         if isinstance(clock, DrivingClock):
             clock.attach(self)
 
@@ -62,7 +63,7 @@ class Timers:
                 raise ActorError("overloaded", f"{self._live} timers are set already")
             self._live += 1
             heapq.heappush(self._heap, entry)
-            if not isinstance(self._clock, DrivingClock):
+            if not self._driven:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                     self._thread.start()

@@ -37,6 +37,7 @@ from lastword.actors.core.facts import (
     UnknownRecord,
 )
 from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
+from lastword.actors.core.transcript import Line as Framed
 from lastword.actors.core.transcript import LineFramer
 from lastword.transports.providers.claude_code_records import (
     METADATA_TYPES,
@@ -162,26 +163,29 @@ class ClaudeOracle:
             chunk: bytes following the previous chunk, any length; may cut a line or a UTF-8 sequence.
         """
         for framed in self._framer.feed(chunk):
-            if framed.oversized:
-                self._unknown("oversized_line", Evidence(source=source, offset=framed.offset))
-                continue
-            if not framed.data.strip():
-                continue
-            try:
-                line = _LINE.decode(framed.data)
-                evidence = Evidence(
-                    source=source,
-                    offset=framed.offset,
-                    native_id=line.uuid or "",
-                    native_at=when(line.timestamp),
-                )
-                self._line(line, evidence)
-            except _UNREADABLE:
-                self._unknown("unreadable", Evidence(source=source, offset=framed.offset))
+            self._framed(framed, source)
         if self._idle:
             self._flush_said()
         facts, self._facts = self._facts, []
         return facts
+
+    def _framed(self, framed: Framed, source: str) -> None:
+        if framed.oversized:
+            self._unknown("oversized_line", Evidence(source=source, offset=framed.offset))
+            return
+        if not framed.data.strip():
+            return
+        try:
+            line = _LINE.decode(framed.data)
+            evidence = Evidence(
+                source=source,
+                offset=framed.offset,
+                native_id=line.uuid or "",
+                native_at=when(line.timestamp),
+            )
+            self._line(line, evidence)
+        except _UNREADABLE:
+            self._unknown("unreadable", Evidence(source=source, offset=framed.offset))
 
     def feed_snapshot(self, source: str, data: bytes) -> list[Fact]:  # noqa: ARG002 - one registry a process
         """The CLI's registry of its process. An unreadable one (half written) says nothing."""
@@ -201,8 +205,14 @@ class ClaudeOracle:
         facts, self._facts = [*self._facts, seen], []
         return facts
 
-    def eof(self, source: str) -> list[Fact]:  # noqa: ARG002
-        """The writer is gone and all was fed. A ``-p`` turn whose last message ended by itself is over then."""
+    def eof(self, source: str) -> list[Fact]:
+        """The writer is gone and all was fed: a whole last record without its newline counts.
+
+        A ``-p`` turn whose last message ended by itself is over then.
+        """
+        tail = self._framer.flush()
+        if tail is not None:
+            self._framed(tail, source)
         turn = self._turn
         if turn is not None and turn.said is not None and self._sdk and self._final(turn.said):
             evidence = turn.said.evidence

@@ -43,6 +43,9 @@ from lastword.actors.core.facts import (
 from lastword.actors.core.outcome import ErrorKind, Evidence, Status, TurnError
 from lastword.actors.core.transcript import LineFramer
 
+MEMORY_ROOT = "/memory"
+"""Where records stand unless another root is asked for; nothing is ever read from or written to a disk there."""
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the record."""
@@ -171,7 +174,7 @@ class MemoryOracle:
 
 
 class MemoryAdapter:
-    """Adapter of the in-process CLI."""
+    """Adapter of the in-process CLI. ``root``: the folder that its files are named under, as its world's."""
 
     name = "memory"
     capabilities: frozenset[Capability] = frozenset(
@@ -190,6 +193,9 @@ class MemoryAdapter:
     certified_versions: tuple[str, ...] = ("1",)
     executables: tuple[str, ...] = ("true",)
 
+    def __init__(self, root: str = MEMORY_ROOT) -> None:
+        self._root = root
+
     def new_native_session(self, entropy: bytes) -> str:
         """A UUID."""
         return str(uuid.UUID(bytes=entropy[:16], version=4))
@@ -204,12 +210,12 @@ class MemoryAdapter:
         return LaunchRecipe(argv=argv, env={}, native_session=request.native_session)
 
     def transcript(self, request: LaunchRequest) -> SourceSpec:
-        """``/memory/SESSION.jsonl``."""
-        return SourceSpec(kind="append-jsonl", path=f"/memory/{request.native_session}.jsonl", root="/memory")
+        """``ROOT/SESSION.jsonl``."""
+        return SourceSpec(kind="append-jsonl", path=f"{self._root}/{request.native_session}.jsonl", root=self._root)
 
     def status_file(self, request: LaunchRequest, pid: int) -> SourceSpec | None:  # noqa: ARG002
-        """``/memory/PID.json``."""
-        return SourceSpec(kind="snapshot-json", path=f"/memory/{pid}.json", root="/memory")
+        """``ROOT/PID.json``."""
+        return SourceSpec(kind="snapshot-json", path=f"{self._root}/{pid}.json", root=self._root)
 
     def oracle(self, source: SourceSpec, native_session: str, offset: int = 0) -> MemoryOracle:  # noqa: ARG002
         """A reader."""

@@ -1,0 +1,141 @@
+"""The reader on the real actor system: hints are merged, none is lost, and each is about one file."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import pytest
+
+from kit_system import WAIT_MAX_S, Do, Probe, until
+from lastword.actors.core.adapter import SourceSpec
+from lastword.actors.core.facts import CliStatusSeen
+from lastword.actors.system.ref import Ref
+from lastword.actors.system.system import ActorSystem
+from lastword.actors.transcript import FactsRead, Follow, FollowStatus, TranscriptWatcherActor
+from lastword.transports.memory import MemoryWorld
+from lastword.transports.providers.memory import MemoryOracle, Record, Registry
+
+RECORD = SourceSpec(kind="append-jsonl", path="/memory/s.jsonl", root="/memory")
+STATUS = SourceSpec(kind="snapshot-json", path="/memory/1.json", root="/memory")
+
+
+class World(MemoryWorld):
+    """Counts reads, and holds one back while a test writes behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads: list[str] = []
+        self.hold = threading.Event()
+        self.reached = threading.Event()
+        self.hold.set()
+
+    def read_from(self, path, offset, max_bytes, inode, device):
+        self.reads.append(path)
+        read = super().read_from(path, offset, max_bytes, inode, device)
+        self.reached.set()
+        assert self.hold.wait(WAIT_MAX_S)
+        return read
+
+    def read_small(self, path, max_bytes):
+        self.reads.append(path)
+        return super().read_small(path, max_bytes)
+
+    def say(self, text):
+        self.append(RECORD.path, msgspec.json.encode(Record(k="said", turn="t", text=text)) + b"\n")
+
+
+class Parent(Probe):
+    def __init__(self, log, world):
+        super().__init__(log)
+        self.watcher = self.spawn(TranscriptWatcherActor, world, world, name="watcher")
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def told(world):
+    log: list = []
+    with ActorSystem("watcher-test") as system:
+        parent = system.spawn(Parent, log, world, name="parent")
+        watcher = parent.ask(Do(lambda actor: actor.watcher), timeout_s=WAIT_MAX_S)
+        watcher.tell(Follow(source=RECORD, oracle=lambda offset: MemoryOracle(RECORD, offset)))
+        watcher.tell(FollowStatus(source=STATUS))
+        until(lambda: STATUS.path in world.reads)
+        assert system.settle(WAIT_MAX_S)
+        yield system, log
+        world.hold.set()
+
+
+def said(log):
+    return [fact.text for read in log if isinstance(read, FactsRead) for fact in read.facts if hasattr(fact, "text")]
+
+
+@pytest.mark.contract("C40")
+def test_what_is_written_while_it_reads_is_read_without_any_sweep(world, told):
+    """The hint of the second write comes after the first one was taken: it must count."""
+    _, log = told
+    for n in range(200):
+        world.hold.clear()
+        world.reached.clear()
+        world.say(f"a{n}")
+        assert world.reached.wait(WAIT_MAX_S)
+        world.say(f"b{n}")  # the reader has its bytes, and does not know of these
+        world.hold.set()
+        until(lambda n=n: f"b{n}" in said(log))
+    assert said(log) == [f"{x}{n}" for n in range(200) for x in "ab"]
+
+
+def test_a_burst_of_hints_is_one_look(world, told):
+    system, log = told
+    world.hold.clear()
+    world.reached.clear()
+    world.say("first")
+    assert world.reached.wait(WAIT_MAX_S)
+    before = len(world.reads)
+    for n in range(100):
+        world.say(str(n))
+    world.hold.set()
+    assert system.settle(WAIT_MAX_S)
+    assert len(said(log)) == 101
+    assert len(world.reads) - before <= 2
+
+
+def test_a_change_of_the_record_does_not_wait_for_a_look_at_the_registry(world, told):
+    system, log = told
+    world.reads.clear()
+    world.say("x")
+    until(lambda: said(log) == ["x"])
+    assert system.settle(WAIT_MAX_S)
+    assert STATUS.path not in world.reads
+
+
+def test_what_the_record_says_comes_before_what_the_registry_says_after_it(world, told):
+    system, log = told
+    world.wake = False
+    world.say("x")
+    world.wake = True
+    world.replace(STATUS.path, msgspec.json.encode(Registry(status="idle", updated_at=1.0, session="n")))
+    assert system.settle(WAIT_MAX_S)
+    facts = [fact for read in log if isinstance(read, FactsRead) for fact in read.facts]
+    assert [type(fact) is CliStatusSeen for fact in facts] == [False, True]
+
+
+def test_a_hint_that_is_handled_before_its_teller_returns_stops_no_later_one(world, told, monkeypatch):
+    system, log = told
+    tell = Ref.try_tell
+
+    def slowly(ref, message, *, control=False):
+        taken = tell(ref, message, control=control)
+        if ref.name == "watcher":
+            assert system.settle(WAIT_MAX_S)
+        return taken
+
+    monkeypatch.setattr(Ref, "try_tell", slowly)
+    for n in range(3):
+        world.say(str(n))
+        assert system.settle(WAIT_MAX_S)
+    assert said(log) == ["0", "1", "2"]
