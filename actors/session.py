@@ -43,6 +43,8 @@ STARTS_MAX = 2
 TURN_RESTARTS_MAX = 3
 UNDELIVERED_KEPT_MAX = 256
 """Undelivered messages whose fate is remembered here, until the journal's own row surely tells it."""
+SETTLE_GRACE_S = 5.0
+"""How long a turn that was told its end may take to settle before its actor is looked after (C40)."""
 END_GRACE_S = 3.0
 """How long a CLI that ignores interrupts gets between the gentle signal and the hard one."""
 
@@ -88,6 +90,16 @@ class Abandon(msgspec.Struct, frozen=True, kw_only=True):
     submit: Submit
 
 
+class MessageDeadline(msgspec.Struct, frozen=True, kw_only=True):
+    """The deadline of a message that owns no turn has passed."""
+
+    message_id: MessageId
+
+
+class CheckSettling(msgspec.Struct, frozen=True):
+    """The reconciler's grace is over for turns that were told their end (C40)."""
+
+
 class GetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What is the session now?"""
 
@@ -114,6 +126,7 @@ class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
         turns: unsettled ones; ``messages``: those without an end; ``settled``: (native turn, turn) of earlier turns.
         epoch: of the pane.
         dormant: nothing is open and no CLI runs: wait for the next message.
+        last_at: when the last event before this life was recorded, Unix seconds.
     """
 
     endpoint: Endpoint | None
@@ -125,12 +138,15 @@ class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     epoch: int
     dormant: bool
+    last_at: float
 
 
 SessionCommand: TypeAlias = (
     Submit
     | Control
     | Abandon
+    | MessageDeadline
+    | CheckSettling
     | GetSnapshot
     | CloseSession
     | Start
@@ -206,7 +222,7 @@ class SessionActor(Actor):
         self._state: SessionState = "starting"
         self._launch_reason = "open"
         self._pane_epoch = row.epoch
-        self._uncertain: set[MessageId] = set()
+        self._last_at = row.opened_at
         self._failed_starts = 0
         self._dialog: Dialog | None = None
         self._handle = Handle(native_session_id=row.native_session)
@@ -232,6 +248,10 @@ class SessionActor(Actor):
                 self._control(message)
             case Abandon():
                 self._abandon(message.submit)
+            case MessageDeadline():
+                self._message_deadline(message.message_id)
+            case CheckSettling():
+                self._check_settling()
             case GetSnapshot():
                 return self._snapshot()
             case CloseSession():
@@ -358,7 +378,7 @@ class SessionActor(Actor):
             turn_id=turn_id,
             message_id=message_id,
         )
-        self._core.accept(message_id, typed, turn_id)
+        self._core.accept(message_id, typed, turn_id, accepted_at=now)
         self._messages[message_id] = row
         token = self._send(accept=row, turns=(turn_row,) if turn_id else (), drafts=(accepted,))
         self._accepting[token] = _Accepting(message_id=message_id, typed=typed, turn_id=turn_id, submit=submit)
@@ -458,6 +478,22 @@ class SessionActor(Actor):
             self._dispatch()
         else:
             self._dispatch()
+
+    def _arm_message_deadline(self, row: MessageRow) -> None:
+        """A message that owns no turn yet brings its deadline along; one that starts a turn gives it to the turn."""
+        if row.deadline_at is not None and row.turn_id is None:
+            delay_s = max(0.0, row.deadline_at - self.clock.wall())
+            self.after(delay_s, MessageDeadline(message_id=row.message_id), key=("deadline", row.message_id))
+
+    def _message_deadline(self, message_id: MessageId) -> None:
+        """It passed while the message waited, or was taken into another message's turn: as if its sender gave up."""
+        row = self._messages.get(message_id)
+        if row is None:
+            return
+        if row.state == "joined" and row.turn_id is not None:
+            self._tell_turn(row.turn_id, (turn_core.Cancel(reason="deadline"),))
+        elif message_id in self._core.pending:
+            self._abandon_message(message_id)
 
     def _take_back(self, message_id: MessageId, turn_id: TurnId | None) -> None:
         """It waits and was never typed: it ends here."""
@@ -658,11 +694,7 @@ class SessionActor(Actor):
             self.system.dead_letters.record("turn_actor_failed", self.ref.name, failed)
             if epoch > TURN_RESTARTS_MAX:
                 raise RuntimeError(f"turn actor failed {TURN_RESTARTS_MAX} times") from failed.error
-            again = msgspec.structs.replace(open_turn.turn, epoch=epoch)
-            told = tuple(open_turn.told)
-            messages = open_turn.messages
-            self._spawn_turn(again, told)
-            self._turns[turn_id].messages = messages
+            self._replace_turn(turn_id, open_turn)
             return
         raise RuntimeError(f"{failed.ref.name} failed") from failed.error
 
@@ -736,6 +768,42 @@ class SessionActor(Actor):
             self._tell_turn(turn_id, tuple(turn_events))
         for action in after:
             action()
+        if self._core.ending:
+            self.after(SETTLE_GRACE_S, CheckSettling(), key="settling")
+
+    def _check_settling(self) -> None:
+        """C40: a turn was told its end and is not settled. Its actor is stuck or gone: the journal is asked first, then
+        a new epoch takes its place and is told the same again; the old one is fenced off by its epoch.
+        """
+        for turn_id in self._core.ending:
+            open_turn = self._turns.get(turn_id)
+            try:
+                done = self._deps.reader.completion(turn_id)
+            except JournalError:
+                continue
+            if open_turn is None:
+                self._apply(self._core.finished(turn_id))
+            elif done is not None:
+                self._turn_finished(turn.TurnFinished(turn_id=turn_id, epoch=open_turn.turn.epoch, completion=done))
+            elif open_turn.turn.epoch <= TURN_RESTARTS_MAX and turn_id not in self._waiting_for_disk():
+                body = events.InvariantViolated(
+                    what=f"a turn was told its end {SETTLE_GRACE_S:g} s ago and is not settled",
+                    repair="its actor was replaced under a new epoch",
+                )
+                self._send(drafts=(events.Draft(body=body, turn_id=turn_id),))
+                open_turn.ref.stop()
+                self._replace_turn(turn_id, open_turn)
+        if self._core.ending:
+            self.after(SETTLE_GRACE_S, CheckSettling(), key="settling")
+
+    def _waiting_for_disk(self) -> frozenset[TurnId]:
+        """While our own batches are not acknowledged, a turn may wait for the same disk: nothing else is stuck."""
+        return frozenset() if self._outbox.empty else self._core.ending
+
+    def _replace_turn(self, turn_id: TurnId, open_turn: _OpenTurn) -> None:
+        again = msgspec.structs.replace(open_turn.turn, epoch=open_turn.turn.epoch + 1)
+        self._spawn_turn(again, tuple(open_turn.told))
+        self._turns[turn_id].messages = open_turn.messages
 
     def _turn_of(self, opened: core.OpenTurn) -> turn_core.Turn:
         message = self._messages.get(opened.message_id) if opened.message_id is not None else None
@@ -820,12 +888,13 @@ class SessionActor(Actor):
         self._seq = known.seq
         self._last_completion = known.last_completion
         self._pane_epoch = known.epoch
+        self._last_at = known.last_at
+        for native, turn_id in known.settled:
+            self._core.known_native(native, turn_id, settled=True)
         if known.dormant:
             self._state = "gone"
             self._exhausted = True
             return
-        for native, turn_id in known.settled:
-            self._core.known_native(native, turn_id, settled=True)
         self._messages.update({row.message_id: row for row in (*known.messages, *known.joined)})
         for row in known.turns:
             self._restore_turn(row, known.joined)
@@ -861,6 +930,9 @@ class SessionActor(Actor):
         elif message is not None:
             self._restore_message(message, row.turn_id)
         state = turn_core.TurnState(row.state)
+        typed = message is not None and message.state in ("submitted", "queued")
+        if typed and state is turn_core.TurnState.ACCEPTED:
+            state = turn_core.TurnState.SUBMITTED  # the message's row was ahead of the turn's own
         cancelling = state is turn_core.TurnState.CANCELLING
         self._spawn_turn(
             turn_core.Turn(
@@ -892,7 +964,7 @@ class SessionActor(Actor):
         if isinstance(typed, Refused):  # by a newer adapter: the record can still bind it, nothing will type it
             typed = TypedText(text=row.text, paste=row.text.encode(), rewritten=row.text)
         stage: core.Stage = {"queued": "queued", "submitted": "submitted"}.get(row.state, "typing")  # type: ignore[assignment]
-        self._core.restore(row.message_id, typed, turn_id, stage)
+        self._core.restore(row.message_id, typed, turn_id, stage, accepted_at=row.accepted_at)
         self._deliverable.add(row.message_id)
 
     def _follow(self) -> None:
@@ -914,6 +986,7 @@ class SessionActor(Actor):
         self._row = msgspec.structs.replace(self._row, native_session=rebound.native_session, cursor=None)
         self._handle = msgspec.structs.replace(self._handle, native_session_id=rebound.native_session)
         self._cursor = self._cursor_next = self._cursor_saved = None
+        self._core.history_before = self.clock.wall() - core.RECORD_SKEW_S if rebound.in_contact else self._last_at
         adapter, native, source = self._deps.adapter, rebound.native_session, self._transcript()
         self._watcher.tell(
             transcript.Follow(

@@ -37,8 +37,6 @@ from lastword.transports.providers import PROVIDERS
 
 COMMIT_S = 30.0
 STOP_S = 10.0
-NATIVES_MAX = 64
-"""Settled native turns that a revived session remembers: what is read again up to its cursor cannot be older."""
 SESSION_MAILBOX_MAX = 10_000
 
 Durability = Literal["power", "process"]
@@ -333,6 +331,8 @@ class Runtime:
         messages = self._journal.messages(row.session_id)
         completions = self._journal.completions(row.session_id)
         unsettled = tuple(turn for turn in turns if turn.state != "settled")
+        seq = self._journal.last_seq(row.session_id)
+        last = self._journal.events(row.session_id, max(0, seq - 1), 1)
         open_turns = {turn.turn_id for turn in unsettled}
         first = Rehydrate(
             endpoint=survivor.endpoint if survivor is not None else None,
@@ -344,9 +344,12 @@ class Runtime:
                 and (each.turn_id is None or each.turn_id in open_turns)
             ),
             joined=tuple(each for each in messages if each.state == "joined" and each.turn_id in open_turns),
-            settled=tuple((turn.native_turn, turn.turn_id) for turn in turns if turn.state == "settled")[-NATIVES_MAX:],
+            settled=tuple(
+                (turn.native_turn, turn.turn_id) for turn in turns if turn.state == "settled" and turn.native_turn
+            ),
             last_completion=completions[-1] if completions else None,
-            seq=self._journal.last_seq(row.session_id),
+            seq=seq,
+            last_at=last[0].at if last else row.opened_at,
             epoch=max(row.epoch, survivor.epoch if survivor is not None else 0),
             dormant=survivor is None
             and row.handle == "{}"

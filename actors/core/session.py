@@ -48,7 +48,9 @@ from lastword.actors.core.outcome import Evidence, Origin
 
 PENDING_MAX = 1_000
 """Messages of one session that may wait at the same time; the next is refused as ``overloaded``."""
-CLOSED_KEPT_MAX = 10_000
+RECORD_SKEW_S = 1.0
+"""How much earlier than our own stamp of a message the CLI may stamp its record of it (one machine, one clock)."""
+CLOSED_KEPT_MAX = 100_000
 """Settled native turns that are remembered: a transcript that is read again must not open any of them anew."""
 FOREIGN_ORIGINS: frozenset[str] = frozenset({"task_notification", "hook", "local_command", "resubmitted_steer"})
 
@@ -66,6 +68,7 @@ class Pending(msgspec.Struct, kw_only=True):
     typed: TypedText
     turn_id: TurnId | None
     stage: Stage = "waiting"
+    accepted_at: float = 0.0
 
 
 # --- effects ------------------------------------------------------------------------------------------------------
@@ -103,10 +106,13 @@ class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rebound(msgspec.Struct, frozen=True, kw_only=True):
-    """The CLI says that it is in another conversation: follow it."""
+    """The CLI says that it is in another conversation: follow it. ``in_contact``: it was seen in the one before in this
+    life of the host; else it may have moved, and worked there, while nobody looked.
+    """
 
     native_session: str
     previous: str
+    in_contact: bool
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +156,8 @@ class SessionCore:
         self.native_session = native_session
         self.cli_version = ""
         self.cli_status: CliStatusSeen | None = None
+        self.history_before: float | None = None
+        """Prompts that the record stamps before this are history of a conversation that the CLI was moved into."""
         self.pending: dict[MessageId, Pending] = {}
         self.open: dict[TurnId, str] = {}
         """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
@@ -172,17 +180,29 @@ class SessionCore:
             return Admission(refused="overloaded", reason=f"{PENDING_MAX} messages of this session are waiting")
         return Admission(starts_turn=self.idle)
 
-    def accept(self, message_id: MessageId, typed: TypedText, turn_id: TurnId | None) -> None:
-        """Note a message; ``turn_id`` where it starts a turn."""
-        self.pending[message_id] = Pending(message_id=message_id, typed=typed, turn_id=turn_id)
+    def accept(
+        self, message_id: MessageId, typed: TypedText, turn_id: TurnId | None, *, accepted_at: float = 0.0
+    ) -> None:
+        """Note a message; ``turn_id`` where it starts a turn, ``accepted_at`` in Unix seconds."""
+        self.pending[message_id] = Pending(message_id=message_id, typed=typed, turn_id=turn_id, accepted_at=accepted_at)
         if turn_id is not None:
             self.open[turn_id] = ""
 
-    def restore(self, message_id: MessageId, typed: TypedText, turn_id: TurnId | None, stage: Stage) -> None:
+    def restore(
+        self,
+        message_id: MessageId,
+        typed: TypedText,
+        turn_id: TurnId | None,
+        stage: Stage,
+        *,
+        accepted_at: float = 0.0,
+    ) -> None:
         """Note a message of an earlier life. How far it really came, only the record tells: any but ``queued`` is taken
         as handed to the pane, so that its prompt is recognised.
         """
-        self.pending[message_id] = Pending(message_id=message_id, typed=typed, turn_id=turn_id, stage=stage)
+        self.pending[message_id] = Pending(
+            message_id=message_id, typed=typed, turn_id=turn_id, stage=stage, accepted_at=accepted_at
+        )
         if turn_id is not None:
             self.open[turn_id] = ""
 
@@ -274,6 +294,11 @@ class SessionCore:
             self.open[turn_id] = native_turn
 
     @property
+    def ending(self) -> frozenset[TurnId]:
+        """Turns that were told their end and have not settled yet; nothing more is read out until they have."""
+        return frozenset(self._settling)
+
+    @property
     def backlog(self) -> int:
         """Facts that wait for a turn to settle."""
         return len(self._backlog)
@@ -325,7 +350,11 @@ class SessionCore:
         if fact.native_turn in self._closed_natives or fact.native_turn in self.open.values():
             owners = [turn_id for turn_id, native in self.open.items() if native == fact.native_turn]
             return [ToTurn(turn_id=turn_id, event=bound) for turn_id in owners]  # read before
-        ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text)
+        native_at = fact.evidence.native_at
+        if self.history_before is not None and native_at is not None and native_at < self.history_before:
+            self._closed_natives[fact.native_turn] = TurnId("")
+            return [Count(what="history")]  # of a conversation that the CLI was moved into: it was over before
+        ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text, native_at)
         if not ours:
             return [self._open(None, self._foreign_origin(fact), bound)]
         first, *others = ours
@@ -359,14 +388,14 @@ class SessionCore:
                 return "human_terminal"
 
     def _queued(self, fact: InputQueued) -> list[SessionEffect]:
-        for pending in self._match(fact.text, stages=("typing", "submitted")):
+        for pending in self._match(fact.text, fact.evidence.native_at, stages=("typing", "submitted")):
             pending.stage = "queued"
             return [Proved(message_id=pending.message_id, stage="queued", evidence=fact.evidence)]
         return []
 
     def _joined(self, fact: InputJoined) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
-        for pending in self._match(fact.text):
+        for pending in self._match(fact.text, fact.evidence.native_at):
             effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
             effects += self._join_native(pending, fact.native_turn, fact.evidence)
         return effects
@@ -384,7 +413,7 @@ class SessionCore:
 
     def _dropped(self, fact: InputDropped) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
-        for pending in self._match(fact.text, stages=("queued", "submitted", "typing")):
+        for pending in self._match(fact.text, fact.evidence.native_at, stages=("queued", "submitted", "typing")):
             effects += self.undeliverable(pending.message_id, "not_delivered", f"the CLI dropped it: {fact.reason}")
         return effects
 
@@ -403,10 +432,17 @@ class SessionCore:
         return [ToTurn(turn_id=turn_id, event=fact) for turn_id in owners]
 
     def _status(self, fact: CliStatusSeen) -> list[SessionEffect]:
+        in_contact = self.cli_status is not None
         self.cli_status = fact
         effects: list[SessionEffect] = []
         if fact.native_session and fact.native_session != self.native_session:
-            effects.append(Rebound(native_session=fact.native_session, previous=self.native_session))
+            effects.append(
+                Rebound(
+                    native_session=fact.native_session,
+                    previous=self.native_session,
+                    in_contact=in_contact,
+                )
+            )
             self.native_session = fact.native_session
         return effects + [ToTurn(turn_id=turn_id, event=fact) for turn_id in self.open]
 
@@ -430,9 +466,21 @@ class SessionCore:
 
     # --- matching -------------------------------------------------------------------------------------------
 
-    def _match(self, recorded: str, stages: tuple[Stage, ...] = ("typing", "submitted", "queued")) -> list[Pending]:
-        """The first delivered message with this text, or the run of them that the CLI merged into it."""
-        delivered = [pending for pending in self.pending.values() if pending.stage in stages]
+    def _match(
+        self,
+        recorded: str,
+        native_at: float | None,
+        stages: tuple[Stage, ...] = ("typing", "submitted", "queued"),
+    ) -> list[Pending]:
+        """The first delivered message with this text, or the run of them that the CLI merged into it.
+
+        A record from before a message was accepted is no record of it, whatever its text.
+        """
+        delivered = [
+            pending
+            for pending in self.pending.values()
+            if pending.stage in stages and (native_at is None or native_at >= pending.accepted_at - RECORD_SKEW_S)
+        ]
         for pending in delivered:
             if self._matches(pending.typed, recorded):
                 return [pending]
