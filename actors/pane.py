@@ -18,7 +18,6 @@ from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.world import (
     Endpoint,
     Files,
-    PressedKeys,
     PressResult,
     RefusedKeys,
     ScreenView,
@@ -253,6 +252,7 @@ class PaneActor(Actor):
         match message:
             case _Opened(result=LastwordError() as error):
                 self._opening = False
+                self._core.gone()  # the session answers for what waits: it is not typed into a later CLI
                 self._report(PaneOpenFailed(epoch=self._epoch, error=error))
             case _Opened(result=endpoint):
                 assert not isinstance(endpoint, LastwordError)
@@ -411,7 +411,8 @@ class PaneActor(Actor):
             return
 
         def done(result: PressResult | None) -> None:
-            ref.tell(_Pressed(press, result is None or isinstance(result, PressedKeys), epoch))
+            # an error is no proof that the keys did not go out: only the guard's refusal is
+            ref.tell(_Pressed(press, not isinstance(result, RefusedKeys), epoch))
 
         if press.guard:
             endpoint.look_then_press(self._guard(press), *press.keys, on_done=done)

@@ -531,7 +531,9 @@ class SessionActor(Actor):
             self._deliver(pending, uncertain=False)
 
     def _deliver(self, pending: core.Pending, *, uncertain: bool) -> None:
-        job = typing_core.Job(message_id=pending.message_id, typed=pending.typed, uncertain=uncertain)
+        job = typing_core.Job(
+            message_id=pending.message_id, typed=pending.typed, turn_id=pending.turn_id, uncertain=uncertain
+        )
         self._pane.tell(pane.Deliver(job=job))
 
     # --- controls ---------------------------------------------------------------------------------------------------
@@ -675,8 +677,7 @@ class SessionActor(Actor):
         self._maybe_closed()
 
     def _withdraw(self, message: turn.WithdrawMessage) -> None:
-        pending = self._core.pending.get(message.message_id)
-        if pending is not None and pending.stage == "waiting":
+        if self._core.unwanted(message.message_id):
             self._apply(self._core.withdraw(message.message_id))
         else:
             self._pane.tell(pane.Withdraw(message_id=message.message_id))

@@ -179,7 +179,12 @@ class PaneModel:
         self.do(self.core.opened(self.now))
 
     def deliver(self, text: str, *, proved_by_record: bool = True) -> None:
-        job = core.Job(message_id=MessageId(f"m:{text}"), typed=typed(text), proved_by_record=proved_by_record)
+        job = core.Job(
+            message_id=MessageId(f"m:{text}"),
+            typed=typed(text),
+            turn_id=TurnId("t1"),
+            proved_by_record=proved_by_record,
+        )
         self.jobs[text] = job
         self.delivered.append(text)
         self.do(self.core.deliver(job, self.now))

@@ -52,6 +52,8 @@ RECORD_SKEW_S = 1.0
 """How much earlier than our own stamp of a message the CLI may stamp its record of it (one machine, one clock)."""
 CLOSED_KEPT_MAX = 100_000
 """Settled native turns that are remembered: a transcript that is read again must not open any of them anew."""
+MERGE_STEPS_MAX = 50_000
+"""Comparisons that are spent on finding out which messages the CLI merged into one prompt."""
 FOREIGN_ORIGINS: frozenset[str] = frozenset({"task_notification", "hook", "local_command", "resubmitted_steer"})
 
 Stage = Literal["waiting", "typing", "submitted", "queued"]
@@ -61,7 +63,7 @@ class Pending(msgspec.Struct, kw_only=True):
     """A message that is accepted and not yet bound to a native turn.
 
     ``stage``: ``waiting`` (nothing typed), ``typing`` (with the pane), ``submitted`` (Enter pressed), ``queued`` (the
-    record shows it in the CLI's own queue).
+    record shows it in the CLI's own queue). ``unwanted``: its turn is being cancelled; it is not delivered anew.
     """
 
     message_id: MessageId
@@ -69,6 +71,7 @@ class Pending(msgspec.Struct, kw_only=True):
     turn_id: TurnId | None
     stage: Stage = "waiting"
     accepted_at: float = 0.0
+    unwanted: bool = False
 
 
 # --- effects ------------------------------------------------------------------------------------------------------
@@ -236,6 +239,14 @@ class SessionCore:
             return [ToTurn(turn_id=pending.turn_id, event=turns.Submitted(rewritten=rewritten))]
         return []
 
+    def unwanted(self, message_id: MessageId) -> bool:
+        """Its turn asks to withdraw it. True where nothing was typed, so that it can be withdrawn at once."""
+        pending = self.pending.get(message_id)
+        if pending is None:
+            return False
+        pending.unwanted = True
+        return pending.stage == "waiting"
+
     def withdraw(self, message_id: MessageId) -> list[SessionEffect]:
         """It was never typed and will not be."""
         pending = self.pending.pop(message_id, None)
@@ -390,7 +401,11 @@ class SessionCore:
     def _queued(self, fact: InputQueued) -> list[SessionEffect]:
         for pending in self._match(fact.text, fact.evidence.native_at, stages=("typing", "submitted")):
             pending.stage = "queued"
-            return [Proved(message_id=pending.message_id, stage="queued", evidence=fact.evidence)]
+            effects: list[SessionEffect] = []
+            if pending.turn_id is not None:  # the record was faster than the pane's report, or a person pressed Enter
+                submitted = turns.Submitted(rewritten=pending.typed.notes)
+                effects.append(ToTurn(turn_id=pending.turn_id, event=submitted))
+            return [*effects, Proved(message_id=pending.message_id, stage="queued", evidence=fact.evidence)]
         return []
 
     def _joined(self, fact: InputJoined) -> list[SessionEffect]:
@@ -403,6 +418,10 @@ class SessionCore:
     def _join_native(self, pending: Pending, native_turn: str, evidence: Evidence) -> list[SessionEffect]:
         self.pending.pop(pending.message_id, None)
         host = next((turn_id for turn_id, native in self.open.items() if native == native_turn), None)
+        if pending.turn_id is not None and host is None and native_turn in self._closed_natives:
+            self._settling.add(pending.turn_id)
+            late = turns.Undeliverable(kind="not_delivered", reason="the CLI took it into a turn that was over")
+            return [ToTurn(turn_id=pending.turn_id, event=late)]
         if pending.turn_id is not None:  # it owns a turn, but the CLI was in another: that one's end is its end
             self.open[pending.turn_id] = native_turn
             moved = turns.Adopted(native_turn=native_turn, from_turn_id=host, evidence=evidence)
@@ -450,7 +469,9 @@ class SessionCore:
         effects: list[SessionEffect] = []
         redeliver: list[MessageId] = []
         for pending in list(self.pending.values()):
-            if pending.stage in ("waiting", "typing"):
+            if pending.stage in ("waiting", "typing") and pending.unwanted:
+                effects += self.withdraw(pending.message_id)
+            elif pending.stage in ("waiting", "typing"):
                 pending.stage = "waiting"
                 redeliver.append(pending.message_id)
             elif pending.turn_id is None:
@@ -458,8 +479,8 @@ class SessionCore:
                 effects.append(Undelivered(message_id=pending.message_id, reason="provider_exited"))
         untyped = {pending.turn_id for pending in self.pending.values() if pending.stage == "waiting"}
         for turn_id in self.open:
-            effects.append(ToTurn(turn_id=turn_id, event=fact))
-            if turn_id not in untyped:
+            if turn_id not in untyped and turn_id not in self._settling:
+                effects.append(ToTurn(turn_id=turn_id, event=fact))
                 self._settling.add(turn_id)
         effects.append(Gone(redeliver=tuple(redeliver), exit_status=fact.exit_status))
         return effects
@@ -472,7 +493,9 @@ class SessionCore:
         native_at: float | None,
         stages: tuple[Stage, ...] = ("typing", "submitted", "queued"),
     ) -> list[Pending]:
-        """The first delivered message with this text, or the run of them that the CLI merged into it.
+        """The first delivered message with this text, or those that the CLI merged into it, in the order merged.
+
+        Their order in the record need not be ours: of two equal texts the CLI may have dropped the other one.
 
         A record from before a message was accepted is no record of it, whatever its text.
         """
@@ -484,13 +507,36 @@ class SessionCore:
         for pending in delivered:
             if self._matches(pending.typed, recorded):
                 return [pending]
-        wanted = "".join(recorded.split())
-        for start in range(len(delivered)):
-            merged = ""
-            for end in range(start, len(delivered)):
-                merged += "".join(delivered[end].typed.rewritten.split())
-                if not wanted.startswith(merged):
-                    break
-                if merged == wanted and end > start:
-                    return delivered[start : end + 1]
-        return []
+        by_text: dict[str, deque[Pending]] = {}
+        for pending in delivered:
+            by_text.setdefault("".join(pending.typed.rewritten.split()), deque()).append(pending)
+        by_text.pop("", None)
+        return _cover("".join(recorded.split()), by_text)
+
+
+def _cover(wanted: str, by_text: dict[str, deque[Pending]]) -> list[Pending]:
+    """Two or more texts, each message used once, that make up ``wanted``; what was accepted earlier is tried first."""
+    steps = 0
+    taken: list[tuple[str, Pending]] = []
+    levels = [iter(tuple(by_text))]
+    offset = 0
+    while levels:
+        for text in levels[-1]:
+            steps += 1
+            if steps > MERGE_STEPS_MAX:
+                return []
+            if not by_text[text] or not wanted.startswith(text, offset):
+                continue
+            taken.append((text, by_text[text].popleft()))
+            offset += len(text)
+            if offset == len(wanted) and len(taken) > 1:
+                return [pending for _, pending in taken]
+            levels.append(iter(tuple(by_text)))
+            break
+        else:
+            levels.pop()
+            if taken:
+                text, pending = taken.pop()
+                by_text[text].appendleft(pending)
+                offset -= len(text)
+    return []

@@ -50,6 +50,11 @@ INTERRUPT_GRACE_S = 5.0
 """How long one interrupt may take before the key is pressed again."""
 INTERRUPTS_MAX = 3
 """After so many unanswered interrupts the CLI is ended; its session resumes with the next message (C07)."""
+MOOTS_MAX = 2
+"""So many looks behind our interrupt, seconds apart, at an idle and empty input box: a prompt that is not on record
+by then is believed absent."""
+WITHDRAWALS_MAX = 3
+"""After so many unanswered repeats of a withdrawal (the text lies behind a dialog) the CLI is ended as well."""
 END_GRACE_S = 10.0
 """How long the end of the CLI, and its record read to the end, may take before it is asked for again."""
 ANSWER_GRACE_S = 5.0
@@ -128,10 +133,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     continued_by_hook: int = 0
     cancel: CancelReason | None = None
     withdrawing: bool = False
-    interrupts: int = 0
+    withdrawals: int = 0
+    presses: int = 0  # repeats of the first one; asked for, whether or not the pane could press
     interrupted_at: float | None = None
     moots: int = 0
     idle_since: float | None = None
+    reread_armed: bool = False
     standing: AssistantSaid | None = None
     ending: bool = False
     completion: Completion | None = None
@@ -507,7 +514,7 @@ def _cancelling(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return turn, ()  # already on its way
         case InterruptPressed():
             first = turn.interrupted_at if turn.interrupted_at is not None else event.at
-            return msgspec.structs.replace(turn, interrupts=turn.interrupts + 1, interrupted_at=first), ()
+            return msgspec.structs.replace(turn, interrupted_at=first), ()
         case InterruptMoot():
             return _moot(turn, now)
         case CliStatusSeen():
@@ -557,7 +564,7 @@ def _settled(turn: Turn, event: TurnEvent) -> Step:
 def _late(event: TurnEvent) -> tuple[Effect, ...]:
     """After the end only what says something new about the turn is worth counting; the rest has no meaning left."""
     match event:
-        case AssistantSaid() | ToolStarted() | ToolFinished() | TurnContinued() | Bound() | Joined():
+        case AssistantSaid() | ToolStarted() | ToolFinished() | TurnContinued() | Bound() | Adopted() | Joined():
             return (RecordLate(what="late_fact"),)
         case Undeliverable() | RecordExhausted() | Superseded():
             return (RecordLate(what="late_loss"),)
@@ -633,7 +640,10 @@ def _adopt(turn: Turn, event: Adopted, now: Now) -> Step:
         turn, state=state, native_turn=event.native_turn, bound_at=now.wall_s, withdrawing=False
     )
     body = events.MessageMoved(from_turn_id=event.from_turn_id, evidence=event.evidence)
-    return moved, (_emit(moved, body, f"moved:{event.native_turn}", event.evidence),)
+    effects: tuple[Effect, ...] = (_emit(moved, body, f"moved:{event.native_turn}", event.evidence),)
+    if turn.withdrawing:  # it was typed after all
+        effects = (*effects, *_press())
+    return moved, effects
 
 
 def _submit(turn: Turn, event: Submitted, now: Now, state: TurnState) -> Step:
@@ -762,10 +772,10 @@ def _moot(turn: Turn, now: Now) -> Step:
     """
     if turn.withdrawing or turn.ending:
         return turn, ()
-    after = msgspec.structs.replace(turn, moots=turn.moots + 1, interrupts=turn.interrupts + 1)
+    after = msgspec.structs.replace(turn, moots=turn.moots + 1)
     if turn.native_turn:
         return after, (SetTimer(name="reread", delay_s=REREAD_S),)
-    if after.moots >= INTERRUPTS_MAX:
+    if after.moots >= MOOTS_MAX:
         return _settle_cancelled(after, now, source="delivery")
     return after, ()
 
@@ -774,9 +784,11 @@ def _idle_behind_interrupt(turn: Turn, event: CliStatusSeen) -> Step:
     if turn.withdrawing or turn.interrupted_at is None:
         return turn, ()
     if event.status == "idle" and event.updated_at >= turn.interrupted_at:
-        return msgspec.structs.replace(turn, idle_since=event.updated_at), (SetTimer(name="reread", delay_s=REREAD_S),)
-    if event.status != "idle" and turn.idle_since is not None:
-        return msgspec.structs.replace(turn, idle_since=None), (CancelTimer(name="reread"),)
+        if turn.reread_armed:
+            return turn, ()  # said again: the re-read runs already, and is not put off
+        return msgspec.structs.replace(turn, reread_armed=True), (SetTimer(name="reread", delay_s=REREAD_S),)
+    if event.status != "idle" and turn.reread_armed:
+        return msgspec.structs.replace(turn, reread_armed=False), (CancelTimer(name="reread"),)
     return turn, ()
 
 
@@ -799,13 +811,12 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
         case "reread":
             return _settle_cancelled(turn, now, source="interrupt")
         case "interrupt_grace":
-            if turn.withdrawing and turn.message_id is not None:
-                return turn, (
-                    Withdraw(message_id=turn.message_id),
-                    SetTimer(name="interrupt_grace", delay_s=INTERRUPT_GRACE_S),
-                )
-            if turn.interrupts < INTERRUPTS_MAX:
-                return turn, _press()
+            if turn.withdrawing and turn.message_id is not None and turn.withdrawals < WITHDRAWALS_MAX:
+                after = msgspec.structs.replace(turn, withdrawals=turn.withdrawals + 1)
+                wait = SetTimer(name="interrupt_grace", delay_s=INTERRUPT_GRACE_S)
+                return after, (Withdraw(message_id=turn.message_id), wait)
+            if not turn.withdrawing and turn.presses < INTERRUPTS_MAX - 1:
+                return msgspec.structs.replace(turn, presses=turn.presses + 1), _press()
             return msgspec.structs.replace(turn, ending=True), (
                 EndEndpoint(),
                 SetTimer(name="end_grace", delay_s=END_GRACE_S),

@@ -33,12 +33,20 @@ LANDED_S = 3.0
 PASTES_MAX = 3
 PROOF_LOOK_S = 0.5
 PROOF_LOOK_MAX_S = 5.0
+ENTER_AGAIN_S = 0.5
+"""Before Enter is repeated on a box that still shows our text; doubled each time: a repaint may be late, and a CLI may
+swallow the key for a while (after a paste, while it starts)."""
+ENTER_AGAIN_MAX_S = 5.0
 ENTERS_MAX = 12
 RESOLVE_S = 5.0
 """Idle CLI, empty box, nothing on record for this long after a restart: an uncertain text was not submitted (a record
 follows Enter within 0.7 s on a loaded machine)."""
 ABSENT_S = 30.0
 """Idle CLI, empty box, nothing on record for this long behind our Enter: proved absent (C24)."""
+TAKEN_BACK_S = 5.0
+"""The same for a text that is being withdrawn after Enter: how long the record may still show that it was taken."""
+CLEARS_MAX = 3
+"""Tries to clear a leftover of ours out of the box before it is held for a person."""
 OURS_MAX = 8
 ANSWER_STEPS_MAX = 60
 """Keys pressed towards one answer before it is given up."""
@@ -74,6 +82,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     message_id: MessageId
     typed: TypedText
+    turn_id: TurnId | None = None
     proved_by_record: bool = True
     uncertain: bool = False
 
@@ -229,6 +238,13 @@ def dialog_id(dialog: DialogOpen, epoch: int) -> str:
     return "d_" + hashlib.sha256(f"{epoch}\0{dialog.key}".encode()).hexdigest()[:16]
 
 
+def _repeated(typed: TypedText, times: int) -> TypedText:
+    """What the box holds where that many pastes of it landed at once."""
+    return msgspec.structs.replace(
+        typed, text=typed.text * times, paste=typed.paste * times, rewritten=typed.rewritten * times
+    )
+
+
 class PaneCore:
     """The typing machine of one pane.
 
@@ -256,6 +272,8 @@ class PaneCore:
         self._delay = 0.0
         self._pastes = 0
         self._enters = 0
+        self._entered_at = 0.0
+        self._clears = 0
         self._held: set[str] = set()
         self._looking = 0
         self._numbers = count(1)
@@ -273,6 +291,8 @@ class PaneCore:
 
     def deliver(self, job: Job, now_s: float) -> list[PaneEffect]:
         """Take a text; they are typed one after the other, in order."""
+        if self.phase is Phase.GONE or any(waiting.message_id == job.message_id for waiting in self.jobs):
+            return []  # the session delivers all that was not typed to the next CLI, in order
         self.jobs.append(job)
         return self._next(now_s)
 
@@ -386,10 +406,10 @@ class PaneCore:
         return [] if self.phase in (Phase.GONE, Phase.UNOPENED) else [LookIn(HOLD_LOOK_S)]
 
     def pasted(self, *, ok: bool, now_s: float) -> list[PaneEffect]:
-        """The paste went out, or could not."""
+        """The paste went out, or answered with an error, which is no proof that it did not: the box will show."""
         if self.phase is not Phase.PASTING:
             return []
-        self.phase = Phase.LANDING if ok else Phase.READYING
+        self.phase = Phase.LANDING
         self._since = now_s
         self._delay = LAND_LOOK_S
         return self._look(fresh=True) if ok else [LookIn(HOLD_LOOK_S)]
@@ -409,11 +429,12 @@ class PaneCore:
         if not ok:
             if first:
                 self.phase = Phase.LANDING
-                return self._look(fresh=True)
+                return [LookIn(LAND_LOOK_MAX_S)]
             self.phase = Phase.PROVING
             return self._look_sooner(PROOF_LOOK_S)
         self.phase = Phase.PROVING
         self._enters += 1
+        self._entered_at = now_s
         if first:
             self._since = now_s
             self._delay = PROOF_LOOK_S
@@ -447,10 +468,15 @@ class PaneCore:
     def _readying(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
         match signal:
             case NotReady():
+                if now_s - self._since > START_S:
+                    reason = f"its input box could not be read for {START_S:g} s: {signal.reason or 'no prompt seen'}"
+                    return self._fail(reason, now_s)
                 return [LookIn(START_LOOK_S)]
             case DialogOpen():
+                self._since = now_s
                 return [*self._hold("dialog"), LookIn(HOLD_LOOK_S)]
             case Ready():
+                self._since = now_s
                 if self.jobs[0].message_id in self._withdraw and not self._is_ours(signal.draft):
                     return self._withdrawn(now_s)  # nothing of it is in the box, and Enter was never pressed
                 if copy_mode:
@@ -459,7 +485,7 @@ class PaneCore:
                     self.phase = Phase.LANDING  # pasted by an earlier life, not submitted: go on from there
                     return self._look(fresh=True)
                 if signal.draft:
-                    if self._is_ours(signal.draft):
+                    if self._is_ours(signal.draft) and self._clears < CLEARS_MAX:
                         return self._clear(signal.draft)
                     return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
                 if self.jobs[0].uncertain and not self._proved_absent(busy=signal.busy, now_s=now_s):
@@ -467,6 +493,7 @@ class PaneCore:
                 self._held.clear()
                 self.phase = Phase.PASTING
                 self._pastes += 1
+                self._remember(_repeated(self.jobs[0].typed, self._pastes))
                 self._remember(self.jobs[0].typed)
                 return [Paste(self.jobs[0].typed.paste)]
             case _:
@@ -483,6 +510,7 @@ class PaneCore:
         if not keys:
             return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
         self.phase = Phase.CLEARING
+        self._clears += 1
         self._clear_out = True
         return [Press(keys=keys, what="clear", guard="ours")]
 
@@ -529,6 +557,8 @@ class PaneCore:
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
                 return self._enter()
+            case Ready(draft=draft) if self._is_ours(draft) and self._clears < CLEARS_MAX:
+                return self._clear(draft)  # a CLI that stalled took more than one of our pastes
             case Ready(draft=""):
                 if waited > LANDED_S:
                     if job.message_id in self._withdraw:
@@ -557,12 +587,18 @@ class PaneCore:
         match signal:
             case Ready(draft=draft) if draft and self._rules.landed(job.typed, draft):
                 self._absent_since = None
+                if copy_mode:
+                    return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
+                again_s = min(ENTER_AGAIN_S * 2 ** (self._enters - 1), ENTER_AGAIN_MAX_S)
+                waited_s = now_s - self._entered_at
+                if waited_s < again_s:
+                    return [LookIn(max(LAND_LOOK_S, min(again_s - waited_s, LAND_LOOK_MAX_S)))]
                 if job.message_id in self._withdraw:
+                    if self._clears >= CLEARS_MAX:
+                        return self._fail("the text could not be taken back out of the input box", now_s)
                     return self._clear(draft)
                 if self._enters >= ENTERS_MAX:
                     return self._fail(f"{ENTERS_MAX} times Enter did not submit the text", now_s)
-                if copy_mode:
-                    return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
                 return self._enter()
             case Ready(busy=busy):
                 if not job.proved_by_record:
@@ -571,6 +607,9 @@ class PaneCore:
                     self._absent_since = None
                 elif self._absent_since is None:
                     self._absent_since = now_s
+                elif job.message_id in self._withdraw:
+                    if now_s - self._absent_since > TAKEN_BACK_S:
+                        return self._withdrawn(now_s)
                 elif now_s - self._absent_since > ABSENT_S:
                     why = f"idle, with an empty input box and nothing on record for {ABSENT_S:g} s after Enter"
                     return self._fail(why, now_s)
@@ -593,7 +632,8 @@ class PaneCore:
         if isinstance(signal, NotReady) or copy_mode:
             return [LookIn(HOLD_LOOK_S)]  # the turn's own grace bounds this: it asks again, then ends the CLI
         self._interrupt = None
-        if isinstance(signal, Ready) and self.phase is Phase.PROVING and self.jobs:
+        mine = bool(self.jobs) and self.jobs[0].turn_id == turn_id and self.phase is Phase.PROVING
+        if isinstance(signal, Ready) and mine:
             job = self.jobs[0]
             if signal.draft and self._rules.landed(job.typed, signal.draft):
                 self._withdraw.add(job.message_id)  # Enter was swallowed: the text is still ours to take back
@@ -602,7 +642,7 @@ class PaneCore:
         if isinstance(signal, Ready) and not signal.busy and not first:
             return [NothingToInterrupt(turn_id=turn_id)]
         self._interrupted_once.add(turn_id)
-        if self.phase is Phase.PROVING and self.jobs:
+        if mine:
             # a CLI may put what was entered back into its box: that is to be taken out, never to be entered again
             self._withdraw.add(self.jobs[0].message_id)
         return [Interrupted(turn_id=turn_id), Press(keys=self._rules.interrupt_keys(), what="interrupt")]
@@ -709,6 +749,7 @@ class PaneCore:
         self._since = now_s
         self._pastes = 0
         self._enters = 0
+        self._clears = 0
         self._absent_since = None
         self._held.clear()
         return self._look(fresh=True)
