@@ -9,7 +9,7 @@ JUNIT ?=
 PYTEST := $(BIN)/python -m pytest $(if $(JUNIT),--junitxml=$(JUNIT))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tmux run test live check bench stress format package clean
+.PHONY: help setup tmux run test live check bench stress chaos format package clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ bench: setup ## measure; prints ratios, asserts nothing
 
 stress: setup ## long: 1,000 turns with faults in real panes
 	@$(PYTEST) -m stress tests/stress -s
+
+chaos: setup ## long: 500 lives of a host ended by SIGKILL, and an independent checker (at most 20 minutes)
+	@$(PYTEST) -m stress tests/crash -s
 
 format: setup
 	@$(BIN)/ruff format .
