@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from pane_model import Manners, PaneModel
 
 from lastword.actors.core import typing as core
 from lastword.actors.core.adapter import DialogOpen, Ready, Signal
 from lastword.actors.core.ids import MessageId, TurnId
+from pane_model import Manners, PaneModel
 
 TEXTS = ("first", "second", "third", "fourth")
 EXAMPLES = int(os.environ.get("LASTWORD_EXAMPLES", "400"))
