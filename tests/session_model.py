@@ -53,6 +53,8 @@ class SessionModel:
         self.record: deque[Fact] = deque()
         self.native = ""
         self.alive = True
+        self.at_pane: MessageId | None = None
+        """What the pane waits for the proof of; it types nothing else before."""
         self.reports: deque[MessageId] = deque()
         """Enters that went out and are not reported yet."""
         self.to_finish: list[TurnId] = []
@@ -91,7 +93,8 @@ class SessionModel:
     def deliver(self) -> None:
         """The next text goes to the pane, one at a time, and gets its Enter."""
         waiting = [each for each, pending in self.core.pending.items() if pending.stage == "waiting"]
-        if waiting and self.alive and not self.reports:
+        if waiting and self.alive and self.at_pane is None:
+            self.at_pane = waiting[0]
             self.core.typing(waiting[0])
             self.inbox.append(waiting[0])
             self.reports.append(waiting[0])
@@ -137,7 +140,11 @@ class SessionModel:
 
     def prove_lost(self) -> None:
         if self.lost:
-            self.do(self.core.undeliverable(self.lost.pop(0), "not_delivered", "proved absent"))
+            self.report()
+            message_id = self.lost.pop(0)
+            if message_id == self.at_pane:
+                self.at_pane = None
+                self.do(self.core.undeliverable(message_id, "not_delivered", "proved absent"))
 
     def person(self, text: str, origin: str) -> None:
         if self.alive and not self.native:
@@ -192,8 +199,13 @@ class SessionModel:
                 case core.Gone():
                     waiting = [each for each, pending in self.core.pending.items() if pending.stage == "waiting"]
                     assert list(effect.redeliver) == waiting
+                    self.at_pane = None
                     self.alive = True
-                case core.Proved() | core.Rebound():
+                case core.Proved():
+                    if effect.message_id == self.at_pane:
+                        self.report()
+                        self.at_pane = None
+                case core.Rebound():
                     pass
                 case core.Count():
                     raise AssertionError(effect.what)
@@ -249,6 +261,7 @@ class SessionModel:
             self.take()
         assert self.core.idle, f"left: {self.core.pending} {self.core.open}"
         assert self.core.backlog == 0
+        assert self.at_pane is None, f"the pane waits for ever for the proof of {self.at_pane}"
 
     def check(self) -> None:
         assert {turn_id: self.ended[turn_id] for turn_id in self.turns} == dict.fromkeys(self.turns, 1)
