@@ -215,7 +215,7 @@ class PaneModel:
                     self._timer += 1
                     self.at(self.now + delay_s, lambda mine=self._timer: self._due(mine))  # type: ignore[misc]
                 case core.Paste(data=data):
-                    self._to_tty(lambda text=data.decode(): self._paste(text))  # type: ignore[misc]
+                    self._to_tty(lambda data=data: self._paste(data.decode()))  # type: ignore[misc]
                 case core.Press():
                     guard = self.core.guard(effect)
                     self._to_tty(lambda press=effect, guard=guard: self._press(press, guard))  # type: ignore[misc]
@@ -263,9 +263,8 @@ class PaneModel:
                     self._escape()
                 case "answer":
                     dialog = self.state.dialog
-                    assert dialog is not None and core.dialog_id(dialog, 1) in self.asked_answers, (
-                        "nobody answered this"
-                    )
+                    assert dialog is not None
+                    assert core.dialog_id(dialog, 1) in self.asked_answers, "nobody answered this"
                     if self.deaf_to_answers:
                         self.deaf_to_answers -= 1
                     else:

@@ -377,6 +377,7 @@ class SessionCore:
         else:
             effects.append(self._open(first.message_id, "host", bound))
         for other in others:
+            effects.append(Proved(message_id=other.message_id, stage="submitted", evidence=fact.evidence))
             effects += self._join_native(other, fact.native_turn, fact.evidence)
         return effects
 
@@ -433,6 +434,8 @@ class SessionCore:
     def _dropped(self, fact: InputDropped) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
         for pending in self._match(fact.text, fact.evidence.native_at, stages=("queued", "submitted", "typing")):
+            if pending.stage != "queued":  # the CLI had it: the pane must not try again
+                effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
             effects += self.undeliverable(pending.message_id, "not_delivered", f"the CLI dropped it: {fact.reason}")
         return effects
 

@@ -568,6 +568,8 @@ class PaneCore:
                     self.phase = Phase.READYING
                     return self._look()
             case Ready():
+                if waited > LANDED_S and job.message_id in self._withdraw:
+                    return self._withdrawn(now_s)  # whatever stands there is not ours, and Enter was never pressed
                 if waited > LANDED_S * 4:
                     return self._fail("the input box shows another text than the one that was pasted", now_s)
             case DialogOpen():

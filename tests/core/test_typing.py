@@ -226,6 +226,16 @@ def test_c24_an_old_screen_does_not_make_a_submitted_text_withdrawn() -> None:
     assert pane.ended == {"first": "proved"}
 
 
+def test_a_withdrawn_text_whose_paste_could_not_go_out_is_not_pasted_again() -> None:
+    pane = in_phase(Manners(), core.Phase.PASTING, "first")
+    pane.withdraw("first")
+    assert pane.core.pasted(ok=False, now_s=pane.now) == [core.LookIn(core.HOLD_LOOK_S)]
+    pane.do(pane.core.nudge())
+    later = pane.now + core.LANDED_S + 1
+    effects = pane.core.looked(pane.core._looking, Ready(draft="by hand"), copy_mode=False, now_s=later)
+    assert effects == [core.WithdrawnReport(message_id=MessageId("m:first"))]
+
+
 def test_an_interrupt_presses_escape_once_and_is_moot_once_the_box_is_idle() -> None:
     pane = in_phase(Manners(proof_after=0.01, busy_for=30.0), core.Phase.PROVING, "first")
     pane.run(1.0)
@@ -330,7 +340,7 @@ def test_c25_an_answer_by_cursor_goes_one_seen_step_at_a_time() -> None:
     dialog = DialogOpen(key="k", question="?", options=("a", "b", "c"), cursor=1)
     pane.become(dialog=dialog)
     pane.answer(core.dialog_id(dialog, 1), 3)
-    pane.run(END_S)
+    pane.run(1.0 + core.ANSWER_AGAIN_S)
     assert [keys for _, keys in pane.keys] == [("Down",), ("Down",), ("Enter",)]
     assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=True)]
 
