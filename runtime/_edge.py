@@ -59,14 +59,16 @@ def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
     from lastword.transports.files import LocalFiles  # noqa: PLC0415
     from lastword.transports.process import child_start  # noqa: PLC0415
     from lastword.transports.tmux import PaneRow, TmuxServer  # noqa: PLC0415
+    from lastword.transports.tmux_renewing import RenewingTmux  # noqa: PLC0415
     from lastword.transports.watch import FileWatcher  # noqa: PLC0415
 
-    server = TmuxServer(socket_name(state), env=env)
-    server.start()
+    transport = RenewingTmux(lambda: TmuxServer(socket_name(state), env=env))
+    transport.start()
+    server = transport.server
     wakes = FileWatcher()
 
     def close(grace_s: float) -> None:
-        server.stop(grace_s)
+        transport.close(grace_s)
         wakes.close()
 
     def listed() -> list[PaneRow]:
@@ -105,7 +107,7 @@ def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
                 pane.close(0.0, lambda: None)
         return found
 
-    return Edge(transport=server, files=LocalFiles(), wakes=wakes, close=close, survivors=survivors)
+    return Edge(transport=transport, files=LocalFiles(), wakes=wakes, close=close, survivors=survivors)
 
 
 def tmux_left_behind(state: Path, env: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ from lastword.actors.core.ids import MessageId, SessionId, TurnId
 TransportName = Literal["tmux", "structured", "api", "memory"]
 
 
-class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
+class Interrupt(msgspec.Struct, frozen=True):
     """Cancel the running turn. Idempotent; ``turn_id`` narrows it to that very turn."""
 
     turn_id: TurnId | None = None

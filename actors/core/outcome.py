@@ -23,6 +23,7 @@ ErrorKind = Literal[
     "deadline",  # the host's own deadline passed (status cancelled)
     "interrupted",  # somebody cancelled (status cancelled)
     "provider_exited",  # the CLI is gone and its record, read to the end, holds no terminal record (status lost)
+    "record_missing",  # its record was deleted or cut off under it, and the CLI is idle (status lost)
     "superseded",  # a later turn of the same conversation began without this one's end (status lost)
 ]
 

@@ -59,6 +59,8 @@ END_GRACE_S = 10.0
 """How long the end of the CLI, and its record read to the end, may take before it is asked for again."""
 ANSWER_GRACE_S = 5.0
 """A final answer is on record and the CLI says idle since: how long its terminal record may still come (C40)."""
+RECORD_GONE_S = 30.0
+"""The CLI has been idle so long since after the prompt, and its record, read again, holds no end: none will come."""
 IDLE_SKEW_S = 0.05
 """How much earlier than its last message the CLI may stamp its own idle."""
 RECORD_RETRY_S = 1.0
@@ -98,7 +100,7 @@ _ROW_STATES: Mapping[TurnState, RowState] = {
 }
 
 CancelReason = Literal["interrupted", "deadline"]
-TimerName = Literal["deadline", "reread", "interrupt_grace", "end_grace", "record_retry", "answer_grace"]
+TimerName = Literal["deadline", "reread", "interrupt_grace", "end_grace", "record_retry", "answer_grace", "record_gone"]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -339,7 +341,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Step: TypeAlias = tuple[Turn, tuple[Effect, ...]]
-_STATE_TIMERS: tuple[TimerName, ...] = ("reread", "interrupt_grace", "end_grace", "answer_grace")
+_STATE_TIMERS: tuple[TimerName, ...] = ("reread", "interrupt_grace", "end_grace", "answer_grace", "record_gone")
 
 
 def step(turn: Turn, event: TurnEvent, now: Now) -> Step:
@@ -466,6 +468,8 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return _cancel(turn, event.reason)
         case TimerFired(name="answer_grace"):
             return _reconcile(turn, now)
+        case TimerFired(name="record_gone"):
+            return _record_gone(turn, now)
         case TimerFired():
             return _timer_while_open(turn, event)
         case TurnClosed():
@@ -478,7 +482,7 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return _progress(turn, event)
         case CliStatusSeen():
             after = _note_status(turn, event)
-            return after, _idle_behind_answer(after)
+            return after, (*_idle_behind_answer(after), *_idle_behind_prompt(after))
         case CompactionRecorded() | InterruptPressed() | InterruptMoot():
             return turn, ()  # hints at most: the record decides
         case CompletionRecorded() | RecordingFailed():
@@ -732,6 +736,23 @@ def _idle_behind_answer(turn: Turn) -> tuple[Effect, ...]:
     return (SetTimer(name="answer_grace", delay_s=ANSWER_GRACE_S),)
 
 
+def _idle_behind_prompt(turn: Turn) -> tuple[Effect, ...]:
+    began = turn.native_started_at or turn.bound_at
+    if turn.idle_since is None or began is None or turn.idle_since <= began:
+        return (CancelTimer(name="record_gone"),)
+    return (SetTimer(name="record_gone", delay_s=RECORD_GONE_S),)
+
+
+def _record_gone(turn: Turn, now: Now) -> Step:
+    """The record was deleted, cut off or replaced under a running turn: its end can be read nowhere (C03 ``lost``)."""
+    if turn.idle_since is None or turn.standing is not None:
+        return turn, ()
+    what = f"the CLI has been idle for {RECORD_GONE_S:g} s since the prompt and its record holds no end of the turn"
+    body = events.InvariantViolated(what=what, repair="settled as lost")
+    settled, effects = _settle(turn, now, "lost", "reconciler", error=TurnError(kind="record_missing", message=what))
+    return settled, (_emit(turn, body, "record_gone", None), *effects)
+
+
 def _reconcile(turn: Turn, now: Now) -> Step:
     """C40: a final answer stands on record, the CLI's own registry says idle since, and no terminal record came."""
     standing = turn.standing
@@ -796,7 +817,7 @@ def _timer_while_open(turn: Turn, event: TimerFired) -> Step:
     match event.name:
         case "deadline":
             return _cancel(turn, "deadline")
-        case "reread" | "interrupt_grace" | "end_grace" | "record_retry" | "answer_grace":
+        case "reread" | "interrupt_grace" | "end_grace" | "record_retry" | "answer_grace" | "record_gone":
             return turn, ()  # stale: its state is over
         case _:
             assert_never(event.name)
@@ -823,7 +844,7 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
             )
         case "end_grace":
             return turn, (EndEndpoint(), SetTimer(name="end_grace", delay_s=END_GRACE_S))
-        case "record_retry" | "answer_grace":
+        case "record_retry" | "answer_grace" | "record_gone":
             return turn, ()
         case _:
             assert_never(event.name)

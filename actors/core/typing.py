@@ -316,9 +316,13 @@ class PaneCore:
         return self._look()
 
     def answer(self, token: str, wanted_dialog: str, option: int) -> list[PaneEffect]:
-        """Answer that dialog, if it is the one that is open."""
+        """Answer that dialog, if it is the one that is open. One answer at a time: a later one takes its place."""
+        before = self._answer
+        replaced: list[PaneEffect] = []
+        if before is not None:
+            replaced.append(AnswerResult(token=before.token, applied=False))
         self._answer = _Answer(token=token, dialog_id=wanted_dialog, option=option)
-        return self._look()
+        return [*replaced, *self._look()]
 
     def proved(self, message_id: MessageId, now_s: float) -> list[PaneEffect]:
         """The record shows that the message was submitted."""
@@ -570,8 +574,8 @@ class PaneCore:
             case Ready():
                 if waited > LANDED_S and job.message_id in self._withdraw:
                     return self._withdrawn(now_s)  # whatever stands there is not ours, and Enter was never pressed
-                if waited > LANDED_S * 4:
-                    return self._fail("the input box shows another text than the one that was pasted", now_s)
+                if waited > LANDED_S:  # somebody types there too: theirs to finish; ours goes in when the box is empty
+                    return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
             case DialogOpen():
                 # what was pasted before or into a dialog may be swallowed: see what the box holds once it is closed
                 self._since = now_s

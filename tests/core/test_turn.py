@@ -111,7 +111,7 @@ def test_c04_nothing_but_a_terminal_fact_ends_a_running_turn() -> None:
         event
         for event in EVENTS
         if not isinstance(event, TurnClosed | RecordExhausted | core.Superseded | core.Cancel)
-        and not (isinstance(event, core.TimerFired) and event.name in ("deadline", "answer_grace"))
+        and not (isinstance(event, core.TimerFired) and event.name in ("deadline", "answer_grace", "record_gone"))
     ]
     for several in itertools.permutations(harmless, 2):
         turn, effects = play(running(), *several)

@@ -66,7 +66,10 @@ def signals(view: SignalView) -> Signal:
         return NotReady(reason="the screen shows a dialog that the CLI's registry does not speak of", perhaps=dialog)
     if registry is not None and waiting:
         question = registry.waiting_for or "the CLI waits for an answer"
-        return DialogOpen(key=_key(question, (), stamp), question=question, kind=_kind(question, registry, panel=False))
+        unread = DialogOpen(
+            key=_key(question, (), stamp), question=question, kind=_kind(question, registry, panel=False)
+        )
+        return NotReady(reason="the CLI says that a dialog is open, and the screen does not show it", perhaps=unread)
     if draft is None:
         return NotReady(reason=(lines[-1].strip()[:120] if lines else "an empty screen"))
     return Ready(draft=draft, busy=_busy(registry, lines))
@@ -142,9 +145,9 @@ def _dialog(lines: Sequence[str], registry: Registry | None, stamp: str) -> Dial
     if not any(region):
         return None
     first, options, cursor = _numbered(region)
-    if not options and not panel:
+    if not options and not panel and hinted:  # without a hint a prompt of the conversation above would pass for one
         first, options, cursor = _unnumbered(region)
-    if not options and not panel and not waiting:
+    if not options and not panel:
         return None
     body = [line.strip() for line in region[:first] if line.strip() and not _is_ornament(line)]
     question = "\n".join(body)[:QUESTION_CHARS_MAX]

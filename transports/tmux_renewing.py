@@ -1,0 +1,107 @@
+"""A tmux transport that outlives its server: when the private server has died, the next pane gets a new one.
+
+Panes of a dead server die with it and are reported gone by the server object that opened them; it is kept for that
+until the end. Nothing here blocks but :meth:`close`; starting a server anew runs on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.errors import LastwordError
+from lastword.actors.core.world import Endpoint
+from lastword.transports.tmux import TmuxServer
+
+SERVERS_MAX = 20
+"""Servers of one runtime, one after the other: a tmux that dies again and again is given up."""
+
+
+class RenewingTmux:
+    """Implements :class:`lastword.actors.core.world.Transport` over one started server at a time.
+
+    Args:
+        make: makes a server that is not started; :meth:`start` starts the first.
+    """
+
+    name: TransportName = "tmux"
+
+    def __init__(self, make: Callable[[], TmuxServer]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._servers: list[TmuxServer] = []
+        self._server_of: WeakKeyDictionary[Endpoint, TmuxServer] = WeakKeyDictionary()
+
+    @property
+    def server(self) -> TmuxServer:
+        """The server of the moment."""
+        return self._servers[-1]
+
+    def start(self) -> None:
+        """Start the first server. Blocks, bounded.
+
+        Raises:
+            TransportError: as :meth:`TmuxServer.start`.
+        """
+        server = self._make()
+        server.start()
+        self._servers.append(server)
+
+    def open(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        width: int,
+        height: int,
+        on_opened: Callable[[Endpoint | LastwordError], None],
+    ) -> None:
+        """As the port says; on a dead server the pane opens in a new one."""
+
+        def open_in(server: TmuxServer) -> None:
+            def opened(result: Endpoint | LastwordError) -> None:
+                if not isinstance(result, LastwordError):
+                    self._server_of[result] = server
+                on_opened(result)
+
+            server.open(name, argv, cwd=cwd, env=env, width=width, height=height, on_opened=opened)
+
+        def renew() -> None:
+            try:
+                server = self._renewed()
+            except LastwordError as error:
+                on_opened(error)
+                return
+            open_in(server)
+
+        if self._lives(self.server):
+            open_in(self.server)
+        else:
+            threading.Thread(target=renew, name="lastword-tmux-renew", daemon=True).start()
+
+    def watch_exit(self, endpoint: Endpoint, on_exit: Callable[[int | None], None]) -> None:
+        """As the port says."""
+        self._server_of.get(endpoint, self.server).watch_exit(endpoint, on_exit)
+
+    def attach_command(self, endpoint: Endpoint) -> tuple[str, ...]:
+        """As the port says."""
+        return self.server.attach_command(endpoint)
+
+    def close(self, grace_s: float) -> None:
+        """End every server and what it left. Blocks for about the grace."""
+        for server in reversed(self._servers):
+            server.stop(grace_s)
+
+    def _lives(self, server: TmuxServer) -> bool:
+        process = server.process
+        return process is not None and process.is_alive()
+
+    def _renewed(self) -> TmuxServer:
+        with self._lock:
+            if not self._lives(self.server) and len(self._servers) < SERVERS_MAX:
+                self.start()
+            return self.server
