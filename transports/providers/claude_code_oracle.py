@@ -114,6 +114,10 @@ class _Turn:
         self.uuids: set[str] = set()
         self.uuid_order: deque[str] = deque()
 
+    @property
+    def final(self) -> bool:
+        return self.said is not None and self.said.stop_reason in ENDS_BY_ITSELF and not self.tools
+
     def own(self, uuid: str) -> None:
         if uuid in self.uuids:
             return
@@ -136,6 +140,8 @@ class ClaudeOracle:
         self._native_session = native_session
         self._framer = LineFramer(offset)
         self._turn: _Turn | None = None
+        self._overlapped: _Turn | None = None
+        """A turn that was not over when the CLI's own queue began the next: its interrupt line may still come."""
         self._closed: deque[set[str]] = deque(maxlen=4)
         self._enqueued: list[str] = []
         self._bash: tuple[Line, Evidence, str] | None = None
@@ -153,7 +159,13 @@ class ClaudeOracle:
     @property
     def quiescent(self) -> bool:
         """No turn is open, nothing is queued, no half line is held."""
-        return self._turn is None and not self._enqueued and self._bash is None and not self._framer.tail_bytes
+        return (
+            self._turn is None
+            and self._overlapped is None
+            and not self._enqueued
+            and self._bash is None
+            and not self._framer.tail_bytes
+        )
 
     def feed(self, source: str, chunk: bytes) -> list[Fact]:
         """Turn the next transcript bytes into facts, in file order; each ``offset`` is that of its line.
@@ -329,6 +341,10 @@ class ClaudeOracle:
             if before.native == native:
                 self._own(line)
                 return
+            if self._merged(before, line, position):
+                self._own(line)
+                self._facts.append(InputJoined(native_turn=before.native, text=text, evidence=evidence))
+                return
             self._overtaken(before, line, position, evidence)
         if taken is None:
             taken = "queued" if line.prompt_source == "queued" else "sdk" if line.prompt_source == "sdk" else "typed"
@@ -340,6 +356,12 @@ class ClaudeOracle:
             self._turn.own(line.uuid)
         self._facts.append(PromptRecorded(native_turn=native, text=text, evidence=evidence, taken=taken, origin=origin))
 
+    def _merged(self, turn: _Turn, line: Line, position: Position | None) -> bool:
+        """Several messages of the CLI's queue may begin one turn: prompts in a chain, of one place, with one end."""
+        chained = line.parent_uuid is not None and line.parent_uuid in turn.uuids
+        queued = line.prompt_source == "queued" and position is not None and turn.position == position
+        return chained and queued and not turn.output
+
     def _overtaken(self, turn: _Turn, line: Line, position: Position | None, evidence: Evidence) -> None:
         """A prompt began while a turn was open: what became of that one is known now."""
         self._flush_said()
@@ -348,6 +370,9 @@ class ClaudeOracle:
         elif not turn.output and turn.parent == line.parent_uuid and turn.position == position and position is not None:
             # taken back with Escape before any output: the CLI gave its place to this prompt
             self._close(turn, TurnClosed(native_turn=turn.native, status="cancelled", evidence=evidence))
+        elif line.prompt_source == "queued" and self._overlapped is None and not turn.final:
+            self._overlapped = turn  # the record of how it ended comes behind the prompt that its end let in
+            self._turn = None
         elif turn.said is not None and self._final(turn.said) and not turn.tools:
             self._complete(turn, turn.said.evidence or evidence, 0)  # a version or mode without turn_duration
         else:
@@ -362,6 +387,13 @@ class ClaudeOracle:
             self._facts.append(TurnContinued(native_turn=self._turn.native, reason="stop_hook", evidence=evidence))
 
     def _interrupted(self, line: Line, evidence: Evidence) -> None:
+        overlapped = self._overlapped
+        if overlapped is not None:
+            self._own(line)
+            self._overlapped = None
+            self._facts.append(TurnClosed(native_turn=overlapped.native, status="cancelled", evidence=evidence))
+            self._closed.append(overlapped.uuids)
+            return
         turn = self._turn
         if turn is None or self._hangs_on_closed(line):
             self._unknown("late_terminal", evidence)
@@ -374,6 +406,10 @@ class ClaudeOracle:
         for block in blocks:
             if block.type != "tool_result":
                 continue
+            if self._overlapped is not None and block.tool_use_id in self._overlapped.tools:
+                turn = self._overlapped
+            else:
+                turn = self._turn
             if turn is None or block.tool_use_id not in turn.tools:
                 self._unknown("tool_result_without_call", evidence)
                 continue
@@ -586,6 +622,13 @@ class ClaudeOracle:
         )
 
     def _close(self, turn: _Turn, closed: TurnClosed) -> None:
+        overlapped = self._overlapped
+        if overlapped is not None:
+            self._overlapped = None
+            self._closed.append(overlapped.uuids)
+            error = TurnError(kind="superseded", message="a later turn ended without this one's end")
+            lost = TurnClosed(native_turn=overlapped.native, status="lost", evidence=closed.evidence, error=error)
+            self._facts.append(lost)
         self._facts.append(closed)
         self._closed.append(turn.uuids)
         self._turn = None

@@ -105,7 +105,7 @@ class Line(msgspec.Struct, frozen=True, rename="camel"):
     is_aborted_mid_stream: bool | None = None
     api_block_index: int | None = None
     request_session_id: str | None = None
-    tool_denial_kind: str | None = None
+    interrupted_message_id: str | None = None
     operation: str | None = None
     content: Any = None
     reason: str | None = None
