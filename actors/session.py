@@ -470,6 +470,7 @@ class SessionActor(Actor):
                 ),
                 (turn_core.Begin(),),
             )
+        self._arm_message_deadline(row)
         self._deliverable.add(row.message_id)
         if self._closing is not None:
             self._take_back(row.message_id, accepting.turn_id)  # the close came between acceptance and commit
@@ -486,14 +487,20 @@ class SessionActor(Actor):
             self.after(delay_s, MessageDeadline(message_id=row.message_id), key=("deadline", row.message_id))
 
     def _message_deadline(self, message_id: MessageId) -> None:
-        """It passed while the message waited, or was taken into another message's turn: as if its sender gave up."""
+        """It passed while the message owned no turn. Nothing of it was typed: it is taken back. The CLI has it, in its
+        queue or in another message's turn: nobody else's turn is interrupted for it; who waits is told, and its end
+        will be told by the events.
+        """
         row = self._messages.get(message_id)
-        if row is None:
+        pending = self._core.pending.get(message_id)
+        if row is None or (pending is None and row.state != "joined"):
             return
-        if row.state == "joined" and row.turn_id is not None:
-            self._tell_turn(row.turn_id, (turn_core.Cancel(reason="deadline"),))
-        elif message_id in self._core.pending:
+        if pending is not None and pending.stage in ("waiting", "typing"):
             self._abandon_message(message_id)
+            return
+        reason = "the deadline passed while the message waited in the CLI's queue or another message's turn"
+        for outcome in self._outcomes.pop(message_id, ()):
+            _fail(outcome, RejectedError("timeout", reason, provider=self._row.provider))
 
     def _take_back(self, message_id: MessageId, turn_id: TurnId | None) -> None:
         """It waits and was never typed: it ends here."""

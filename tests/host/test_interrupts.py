@@ -398,3 +398,19 @@ def test_ctrl_c_of_a_run_that_the_cli_queued_interrupts_it_once_it_starts(make):
     done = session.run("mine", queue=True)
     assert (done.status, done.error.kind) == ("cancelled", "interrupted")
     assert first.result(WAIT_S).answer == "undisturbed"
+
+
+@pytest.mark.contract("C07")
+def test_c07_the_deadline_of_a_message_in_the_clis_queue_is_told_and_interrupts_nobody_else(make):
+    rig = make(manual=True)
+    session = rig.session()
+    cli = rig.ready(session)
+    first = session.send("first")
+    until(lambda: cli.turn)
+    with pytest.raises(RejectedError) as caught:
+        session.run("second", queue=True, deadline_s=0.3)
+    assert caught.value.kind == "timeout"
+    assert cli.alive
+    assert "Escape" not in cli.keys
+    cli.finish("one")
+    until(lambda: any(each.turn_id == first.turn_id for each in completions(rig, session)))
