@@ -12,6 +12,7 @@ import msgspec
 
 from lastword.actors.core.errors import TransportTimeoutError
 from lastword.actors.core.ids import SessionId
+from lastword.actors.core.ports import SessionRow
 from lastword.actors.core.snapshot import Handle
 from lastword.actors.core.world import Endpoint, Files, Transport, Wakes
 
@@ -30,11 +31,17 @@ def no_survivors(handles: Mapping[SessionId, str]) -> dict[SessionId, Survivor]:
     return {}
 
 
+def no_reattachment(row: SessionRow) -> Survivor | None:  # noqa: ARG001
+    """For a transport whose CLIs cannot be taken over."""
+    return None
+
+
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
     """The edge of one runtime.
 
     Attributes:
         close: ends all CLIs of the transport within about the grace given, seconds.
+        reattach: the living CLI of a session whose actor failed, or None.
         survivors: session -> handle as journalled; gives those whose CLI lives, and ends what belongs to no session.
     """
 
@@ -43,6 +50,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     wakes: Wakes
     close: Callable[[float], None]
     survivors: Callable[[Mapping[SessionId, str]], dict[SessionId, Survivor]] = no_survivors
+    reattach: Callable[[SessionRow], Survivor | None] = no_reattachment
 
 
 def socket_name(state: Path) -> str:
@@ -57,7 +65,7 @@ def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
         TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
     """
     from lastword.transports.files import LocalFiles  # noqa: PLC0415
-    from lastword.transports.process import child_start  # noqa: PLC0415
+    from lastword.transports.process import ProcessId, child_start  # noqa: PLC0415
     from lastword.transports.tmux import PaneRow, TmuxServer  # noqa: PLC0415
     from lastword.transports.tmux_renewing import RenewingTmux  # noqa: PLC0415
     from lastword.transports.watch import FileWatcher  # noqa: PLC0415
@@ -107,7 +115,22 @@ def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
                 pane.close(0.0, lambda: None)
         return found
 
-    return Edge(transport=transport, files=LocalFiles(), wakes=wakes, close=close, survivors=survivors)
+    def reattach(row: SessionRow) -> Survivor | None:
+        handle = msgspec.json.decode(row.handle, type=Handle)
+        if not handle.pid or not ProcessId(handle.pid, handle.pid_start).is_alive():
+            return None
+        name = f"{row.session_id}-{row.epoch}"
+        pane = transport.server.adopt(handle.pane, handle.pid, handle.pid_start, name)
+        return Survivor(endpoint=pane, epoch=row.epoch)
+
+    return Edge(
+        transport=transport,
+        files=LocalFiles(),
+        wakes=wakes,
+        close=close,
+        survivors=survivors,
+        reattach=reattach,
+    )
 
 
 def tmux_left_behind(state: Path, env: Mapping[str, str]) -> bool:

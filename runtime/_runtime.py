@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -23,8 +23,10 @@ from lastword.actors.core.ports import Batch, Recorded, SessionRow
 from lastword.actors.core.snapshot import Handle, Snapshot
 from lastword.actors.journal import Commit, CommitFailed, Committed, JournalActor
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
+from lastword.actors.system.actor import Actor
 from lastword.actors.system.clock import Clock
 from lastword.actors.system.ref import Ref
+from lastword.actors.system.supervision import ChildFailed
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
@@ -37,6 +39,8 @@ from lastword.transports.providers import PROVIDERS
 
 COMMIT_S = 30.0
 STOP_S = 10.0
+REVIVALS_MAX = 3
+"""Failed actors of one session that are replaced in the life of a runtime; then the session is left as it is."""
 SESSION_MAILBOX_MAX = 10_000
 
 Durability = Literal["power", "process"]
@@ -98,6 +102,8 @@ class Runtime:
         self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer)
         self._hub = Hub(journal)
         self._writer = self._system.spawn(JournalActor, journal, self._hub.publish, name="journal", dispatcher="pinned")
+        self._guardian = self._system.spawn(Guardian, self._session_failed, name="sessions")
+        self._revivals: dict[SessionId, int] = {}
         self._edge = edge
         self._lock = threading.Lock()
         self._sessions: dict[SessionId, Session] = {}
@@ -320,6 +326,19 @@ class Runtime:
         for row in rows:
             self._revive(row, alive.get(row.session_id))
 
+    def _session_failed(self, session_id: SessionId) -> None:
+        """A session's actor failed: another takes its place, from the journal and the record, as after a restart."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            times = self._revivals[session_id] = self._revivals.get(session_id, 0) + 1
+        row = self._journal.session(session_id)
+        if self._closed or session is None or row is None or row.state == "closed" or times > REVIVALS_MAX:
+            return
+        revived = self._revive(row, self._open_edge().reattach(row))
+        session._ref = revived._ref  # noqa: SLF001
+        with self._lock:
+            self._sessions[session_id] = session
+
     def _revive(self, row: SessionRow, survivor: Survivor | None) -> Session:
         adapter = preflight.find_adapter(self._adapters, row.provider)
         config = msgspec.json.decode(row.config, type=SessionConfig)
@@ -394,6 +413,7 @@ class Runtime:
             request,
             config.cli_version,
             name=row.session_id,
+            parent=self._guardian,
             mailbox_max=SESSION_MAILBOX_MAX,
         )
         session = Session(self, row.session_id, ref)
@@ -452,6 +472,17 @@ class Runtime:
         for thread in threads:
             thread.join()
         return left
+
+
+class Guardian(Actor):
+    """The parent of all sessions' actors: has each replaced that fails. Decides nothing else."""
+
+    def __init__(self, failed: Callable[[SessionId], None]) -> None:
+        super().__init__()
+        self._failed = failed
+
+    def receive(self, message: ChildFailed) -> None:
+        self._failed(SessionId(message.ref.name))
 
 
 class _Reply:

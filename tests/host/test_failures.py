@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 import pytest
 
 from host_kit import WAIT_S, away, bodies, completed, completions, kinds
@@ -13,6 +14,7 @@ from lastword.actors import turn as turn_shell
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.facts import AssistantSaid, TurnClosed
+from lastword.runtime._edge import Survivor
 from lastword.transports.providers.memory import Record
 
 PERMISSION = DialogOpen(key="p1", question="Run rm -rf build?", options=("Yes", "No"), kind="permission")
@@ -362,3 +364,27 @@ def test_c40_what_an_actor_of_an_old_epoch_still_says_is_not_taken(make):
     assert not waiting.done()
     cli.finish("the real one")
     assert waiting.result(WAIT_S).answer == "the real one"
+
+
+@pytest.mark.contract("C40")
+@pytest.mark.contract("C17")
+def test_c40_a_session_whose_actor_failed_is_taken_over_with_its_living_cli_and_its_turn(make):
+    rig = make(manual=True)
+    session = rig.session()
+    cli = rig.ready(session)
+    edge = rig.runtime._edge
+    rig.runtime._edge = msgspec.structs.replace(
+        edge, reattach=lambda row: Survivor(endpoint=cli, epoch=row.epoch) if cli.alive else None
+    )
+    ack = session.send("go")
+    until(lambda: cli.turn)
+    failed = session._ref
+    failed.tell(object())  # no message of the session's: its handler raises
+    until(lambda: session._ref is not failed)
+    cli.finish("done")
+    until(lambda: any(each.turn_id == ack.turn_id for each in completions(rig, session)))
+    (done,) = completions(rig, session)
+    assert (done.status, done.answer) == ("completed", "done")
+    assert cli.alive
+    cli.world.manual = False
+    assert session.run("again").answer == "echo: again"
