@@ -17,7 +17,7 @@ from lastword.actors.core import events
 from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing as typing_core
-from lastword.actors.core.adapter import Adapter, LaunchRequest, Refused, SourceSpec, TypedText
+from lastword.actors.core.adapter import LaunchRequest, Refused, SourceSpec, TypedText
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
 from lastword.actors.core.errors import JournalError, LastwordError, RejectedError
 from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint, RecordExhausted
@@ -29,11 +29,23 @@ from lastword.actors.core.ids import (
     mint_turn,
 )
 from lastword.actors.core.outcome import Completion, Origin
-from lastword.actors.core.ports import Batch, Cursor, Journal, MessageRow, SessionRow, TurnRow
+from lastword.actors.core.ports import Batch, Cursor, MessageRow, SessionRow, TurnRow
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState, Snapshot
-from lastword.actors.core.world import Bytes, Endpoint, Files, Transport, Wakes
+from lastword.actors.core.world import Bytes
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Outbox, Retry
+from lastword.actors.session_commands import (
+    Abandon,
+    CheckSettling,
+    CloseSession,
+    Control,
+    GetSnapshot,
+    MessageDeadline,
+    Rehydrate,
+    SessionDeps,
+    Start,
+    Submit,
+)
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.supervision import ChildFailed
@@ -47,98 +59,6 @@ SETTLE_GRACE_S = 5.0
 """How long a turn that was told its end may take to settle before its actor is looked after (C40)."""
 END_GRACE_S = 3.0
 """How long a CLI that ignores interrupts gets between the gentle signal and the hard one."""
-
-
-class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is given."""
-
-    journal: Ref
-    reader: Journal
-    adapter: Adapter
-    transport: Transport
-    files: Files
-    wakes: Wakes
-    entropy: Callable[[int], bytes]
-
-
-# --- commands from the host ---------------------------------------------------------------------------------------
-
-
-class Submit(msgspec.Struct, frozen=True, kw_only=True):
-    """A message. ``reply`` is set once it is committed (or refused); ``outcome`` once its turn is settled."""
-
-    text: str
-    reply: Future[Delivery]
-    message_id: MessageId | None = None
-    run: bool = False
-    deadline_s: float | None = None
-    outcome: Future[Completion] | None = None
-
-
-class Control(msgspec.Struct, frozen=True, kw_only=True):
-    """What is no message: an interrupt, an answer to a dialog, a command of the CLI's own."""
-
-    what: Interrupt | Answer | Command
-    reply: Future[Delivery]
-
-
-class Abandon(msgspec.Struct, frozen=True, kw_only=True):
-    """Who waited for this message's completion no longer does (Ctrl-C, a cancelled task): it is taken back if it was
-    not typed, else the turn that it is in is interrupted. Never another one.
-    """
-
-    submit: Submit
-
-
-class MessageDeadline(msgspec.Struct, frozen=True, kw_only=True):
-    """The deadline of a message that owns no turn has passed."""
-
-    message_id: MessageId
-
-
-class CheckSettling(msgspec.Struct, frozen=True):
-    """The reconciler's grace is over for turns that were told their end (C40)."""
-
-
-class GetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What is the session now?"""
-
-
-class CloseSession(msgspec.Struct, frozen=True, kw_only=True):
-    """End it. ``forever`` closes the conversation; else only the CLI is ended, and a later runtime may resume it."""
-
-    reply: Future[None]
-    forever: bool = True
-    grace_s: float = 2.0
-
-
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The first message: the session's row is committed; start its CLI."""
-
-    reason: str = "open"
-
-
-class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
-    """The first message of a session of an earlier life: what the journal knows, and its CLI if it still lives.
-
-    Attributes:
-        endpoint: the living CLI, or None: then its record is read to its end, and what ended meanwhile is settled.
-        turns: unsettled ones; ``messages``: those without an end; ``settled``: (native turn, turn) of earlier turns.
-        epoch: of the pane.
-        dormant: nothing is open and no CLI runs: wait for the next message.
-        last_at: when the last event before this life was recorded, Unix seconds.
-    """
-
-    endpoint: Endpoint | None
-    turns: tuple[TurnRow, ...]
-    messages: tuple[MessageRow, ...]
-    joined: tuple[MessageRow, ...]
-    settled: tuple[tuple[str, TurnId], ...]
-    last_completion: Completion | None
-    seq: int
-    epoch: int
-    dormant: bool
-    last_at: float
 
 
 SessionCommand: TypeAlias = (
@@ -1282,3 +1202,24 @@ def _chain(first: Future[None], second: Future[None]) -> None:
 
 def _call(function: Callable[[Any], None], argument: Any) -> Callable[[], None]:
     return lambda: function(argument)
+
+
+__all__ = [
+    "END_GRACE_S",
+    "SETTLE_GRACE_S",
+    "STARTS_MAX",
+    "TURN_RESTARTS_MAX",
+    "UNDELIVERED_KEPT_MAX",
+    "Abandon",
+    "CheckSettling",
+    "CloseSession",
+    "Control",
+    "GetSnapshot",
+    "MessageDeadline",
+    "Rehydrate",
+    "SessionActor",
+    "SessionCommand",
+    "SessionDeps",
+    "Start",
+    "Submit",
+]

@@ -14,12 +14,32 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 from itertools import count
-from typing import Literal, Protocol, TypeAlias, assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
 from lastword.actors.core.adapter import DialogOpen, NotReady, Ready, Signal, TypedText
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.typing_effects import (
+    AnswerResult,
+    BecameReady,
+    Delivered,
+    DialogGone,
+    DialogSeen,
+    Held,
+    Interrupted,
+    Job,
+    Look,
+    LookIn,
+    NotDelivered,
+    NothingToInterrupt,
+    PaneEffect,
+    Paste,
+    Press,
+    Submitted,
+    TypingRules,
+    WithdrawnReport,
+)
 
 START_S = 60.0
 """How long a CLI may take until its input box can be read; a dialog on the way stops this clock."""
@@ -71,156 +91,6 @@ class Phase(enum.Enum):
     PRESSING = "pressing"
     PROVING = "proving"
     GONE = "gone"
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One text to deliver. ``proved_by_record`` is False for a CLI's own command, which leaves no prompt.
-
-    ``uncertain``: an earlier life of the host may have typed it, or not. It is never typed again on a guess: what the
-    box shows of it is submitted; it is typed only once it is proved absent.
-    """
-
-    message_id: MessageId
-    typed: TypedText
-    turn_id: TurnId | None = None
-    proved_by_record: bool = True
-    uncertain: bool = False
-
-
-# --- effects ----------------------------------------------------------------------------------------------------
-
-
-class Look(msgspec.Struct, frozen=True):
-    """Look at the pane and the registry now; ``number`` comes back with what was seen."""
-
-    number: int
-
-
-class LookIn(msgspec.Struct, frozen=True):
-    """Look after that long; replaces an earlier one."""
-
-    delay_s: float
-
-
-class Paste(msgspec.Struct, frozen=True):
-    """Paste these bytes, bracketed."""
-
-    data: bytes
-
-
-class Press(msgspec.Struct, frozen=True, kw_only=True):
-    """Press keys. With ``guard`` the pane is looked at first, in the same round trip, and the press is dropped where
-    the guard does not hold: ``landed`` (the box shows the job's text, no dialog), ``ours`` (it shows a text that we
-    pasted, no dialog), ``dialog`` (that dialog is open, its cursor where it was).
-    """
-
-    keys: tuple[str, ...]
-    what: Literal["enter", "interrupt", "clear", "answer"]
-    number: int = 0
-    guard: Literal["", "landed", "ours", "dialog"] = ""
-    dialog_id: str = ""
-    cursor: int = 0
-
-
-class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: Enter went out for this message."""
-
-    message_id: MessageId
-    rewritten: tuple[str, ...]
-
-
-class WithdrawnReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: it was never submitted and is no longer in the box."""
-
-    message_id: MessageId
-
-
-class NotDelivered(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: proved not to have become a prompt."""
-
-    message_id: MessageId
-    kind: Literal["not_delivered", "launch_failed"]
-    reason: str
-
-
-class Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: a command that leaves no prompt has left the box."""
-
-    message_id: MessageId
-
-
-class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: the interrupt key is going out now."""
-
-    turn_id: TurnId
-
-
-class NothingToInterrupt(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: the box is idle and empty."""
-
-    turn_id: TurnId
-
-
-class DialogSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: a dialog is open."""
-
-    dialog_id: str
-    dialog: DialogOpen
-
-
-class DialogGone(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: that dialog is no longer open."""
-
-    dialog_id: str
-    answered: bool
-
-
-class AnswerResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: the answer was pressed, or the dialog is not the one that is open."""
-
-    token: str
-    applied: bool
-
-
-class BecameReady(msgspec.Struct, frozen=True):
-    """Report: the input box takes text for the first time."""
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: delivery waits for a person (once per reason)."""
-
-    reason: Literal["draft", "copy_mode", "dialog"]
-
-
-PaneEffect: TypeAlias = (
-    Look
-    | LookIn
-    | Paste
-    | Press
-    | Submitted
-    | WithdrawnReport
-    | NotDelivered
-    | Delivered
-    | Interrupted
-    | NothingToInterrupt
-    | DialogSeen
-    | DialogGone
-    | AnswerResult
-    | BecameReady
-    | Held
-)
-
-
-class TypingRules(Protocol):
-    """The part of an adapter that typing needs."""
-
-    def landed(self, typed: TypedText, draft: str) -> bool: ...
-
-    def interrupt_keys(self) -> tuple[str, ...]: ...
-
-    def clear_draft_keys(self, draft: str) -> tuple[str, ...]: ...
-
-    def answer_keys(self, dialog: DialogOpen, option: int) -> tuple[str, ...]: ...
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -788,3 +658,49 @@ class PaneCore:
             return []
         self._held.add(reason)
         return [Held(reason=reason)]
+
+
+__all__ = [
+    "ABSENT_S",
+    "ANSWER_AGAIN_S",
+    "ANSWER_STEPS_MAX",
+    "CLEARS_MAX",
+    "DRAWN_LOOK_S",
+    "ENTERS_MAX",
+    "ENTER_AGAIN_MAX_S",
+    "ENTER_AGAIN_S",
+    "HOLD_LOOK_S",
+    "LANDED_S",
+    "LAND_LOOK_MAX_S",
+    "LAND_LOOK_S",
+    "OURS_MAX",
+    "PASTES_MAX",
+    "PERHAPS_S",
+    "PROOF_LOOK_MAX_S",
+    "PROOF_LOOK_S",
+    "RESOLVE_S",
+    "START_LOOK_S",
+    "START_S",
+    "TAKEN_BACK_S",
+    "AnswerResult",
+    "BecameReady",
+    "Delivered",
+    "DialogGone",
+    "DialogSeen",
+    "Held",
+    "Interrupted",
+    "Job",
+    "Look",
+    "LookIn",
+    "NotDelivered",
+    "NothingToInterrupt",
+    "PaneCore",
+    "PaneEffect",
+    "Paste",
+    "Phase",
+    "Press",
+    "Submitted",
+    "TypingRules",
+    "WithdrawnReport",
+    "dialog_id",
+]
