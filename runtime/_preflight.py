@@ -42,7 +42,10 @@ def check_cwd(cwd: str | os.PathLike[str]) -> str:
     Raises:
         UsageError: ``cwd_unusable``.
     """
-    path = Path(cwd).expanduser().absolute()
+    try:
+        path = Path(cwd).expanduser().absolute()
+    except (TypeError, RuntimeError) as error:
+        raise UsageError("cwd_unusable", f"not a folder's name: {cwd!r}", remedy="Name a folder with cwd=") from error
     if not path.is_dir():
         what = "is not a folder" if path.exists() else "does not exist"
         remedy = "Create it, or name another with cwd="

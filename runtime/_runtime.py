@@ -212,6 +212,8 @@ class Runtime:
             remedy = "Use transport='tmux'"
             raise UsageError("unsupported_capability", f"transport {transport!r} is not built yet", remedy=remedy)
         adapter = preflight.find_adapter(self._adapters, provider)
+        if isinstance(args, str):
+            raise UsageError("usage", "args is a sequence of strings, not one string")
         folder = preflight.check_cwd(cwd)
         executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
         version = self._versions.of(adapter, executable, self._env)
