@@ -7,14 +7,17 @@ until the end. Nothing here blocks but :meth:`close`; starting a server anew run
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from lastword.actors.core.delivery import TransportName
-from lastword.actors.core.errors import LastwordError
+from lastword.actors.core.errors import LastwordError, TransportError
 from lastword.actors.core.world import Endpoint
 from lastword.transports.tmux import TmuxServer
 
+START_TRIES = 3
+START_PAUSE_S = 0.3
 SERVERS_MAX = 20
 """Servers of one runtime, one after the other: a tmux that dies again and again is given up."""
 
@@ -45,9 +48,18 @@ class RenewingTmux:
         Raises:
             TransportError: as :meth:`TmuxServer.start`.
         """
-        server = self._make()
-        server.start()
-        self._servers.append(server)
+        for left in range(START_TRIES - 1, -1, -1):
+            server = self._make()
+            try:
+                server.start()
+            except TransportError as error:
+                server.detach()
+                if not left or error.kind not in ("transport_failed", "transport_timeout"):
+                    raise
+                time.sleep(START_PAUSE_S)  # a server of a killed host may be on its way out, or the machine is crowded
+            else:
+                self._servers.append(server)
+                return
 
     def open(
         self,
