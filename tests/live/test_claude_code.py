@@ -467,6 +467,8 @@ TEXTS = {
     "trailing_backslash": "ends with a backslash \\",
     "slash_word": "/notacommand with words",
     "slash_help": "/help",
+    "exit_word": "exit",
+    "exit_vi": ":wq!",
     "slash_path": "/tmp/file is a path",
     "bang": "!echo this is text, not a command",
     "hash": "# a heading",

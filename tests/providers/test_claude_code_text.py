@@ -75,7 +75,10 @@ def test_c24_what_would_be_executed_or_lost_is_refused_with_a_reason(text: str) 
     assert refused.reason
 
 
-@pytest.mark.parametrize("text", ["/help", "/nosuch with words", "/ x", "/", " /clear", "/a-b:c\nsecond"])
+EXIT_WORDS = ("exit", "quit", ":q", ":q!", ":wq", ":wq!", "exit\n", "Exit")
+
+
+@pytest.mark.parametrize("text", ["/help", "/nosuch with words", "/ x", "/", " /clear", "/a-b:c\nsecond", *EXIT_WORDS])
 @pytest.mark.contract("C24")
 def test_c24_a_text_that_looks_like_a_command_is_pasted_as_a_placeholder(text: str) -> None:
     typed = escape(text)
@@ -85,7 +88,9 @@ def test_c24_a_text_that_looks_like_a_command_is_pasted_as_a_placeholder(text: s
     assert typed.rewritten == text.rstrip()
 
 
-@pytest.mark.parametrize("text", ["/tmp/file", "//x", "/a.b", "see /help", "- item", "# x", "@x", "?"])
+@pytest.mark.parametrize(
+    "text", ["/tmp/file", "//x", "/a.b", "see /help", "- item", "# x", "@x", "?", "exit now", ":qa"]
+)
 def test_a_text_that_is_no_command_is_pasted_as_it_is(text: str) -> None:
     typed = escape(text)
     assert isinstance(typed, TypedText)

@@ -18,6 +18,8 @@ PLACEHOLDER_CHARS = 800
 
 _WRAPPER = re.compile(r"\n*<pasted_content id=\"([^\"]*)\">\n(.*?)\n</pasted_content id=\"\1\">\n?", re.DOTALL)
 _COMMAND = re.compile(r"\s*/[A-Za-z0-9:_-]*(?:\s|\Z)")
+_EXIT_WORD = re.compile(r"\s*(?:exit|quit|:q!?|:wq!?)\s*\Z", re.IGNORECASE)
+"""As a whole prompt these end the CLI instead of being asked."""
 _PLACEHOLDER = re.compile(r"\[Pasted text #\d+(?: \+(\d+) lines?)?\]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
@@ -50,7 +52,7 @@ def escape(text: str) -> TypedText | Refused:
     paste = normal.rstrip().lstrip("\n")
     if paste.endswith("\\"):
         paste += " "  # Enter behind a backslash would be a newline; the blank is not recorded
-    if _COMMAND.match(paste):
+    if _COMMAND.match(paste) or _EXIT_WORD.match(paste):
         paste += "\n" * max(0, PLACEHOLDER_LINES - 1 - paste.count("\n"))  # a placeholder is never a command
     return TypedText(text=text, paste=paste.encode(), rewritten=shown, notes=tuple(dict.fromkeys(notes)))
 
