@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/lastword
 JUNIT ?=
+TEST_BOUND_S := 300 # of one test: a hanging one fails with every thread's stack
 PYTEST := $(BIN)/python -m pytest $(if $(JUNIT),--junitxml=$(JUNIT))
 
 .DEFAULT_GOAL := help
@@ -29,11 +30,11 @@ run: setup ## the main job: one turn in a real pane, one last word (no credentia
 	@$(BIN)/python examples/one_turn.py
 
 test: setup ## the hermetic suite
-	@$(PYTEST) -m "not live and not stress"
+	@$(PYTEST) --timeout $(TEST_BOUND_S) -m "not live and not stress"
 
 live: setup ## the same promises on the pinned real CLIs (downloads them once; no credentials)
 	@$(BIN)/python tools/live_clis.py --cache "$(CACHE)"
-	@LASTWORD_CLI_CACHE="$(CACHE)" $(PYTEST) -m live tests/live
+	@LASTWORD_CLI_CACHE="$(CACHE)" $(PYTEST) --timeout $(TEST_BOUND_S) -m live tests/live
 
 check: setup ## format, lint, types, import contracts
 	@$(BIN)/ruff format --check .
