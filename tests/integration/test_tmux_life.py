@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.tmux_kit import ECHO_TUI, Echo, answer, close, open_descriptors, until
+from integration.tmux_kit import ECHO_TUI, Echo, answer, close, open_descriptors
+from kit_system import until
 from lastword.actors.core.errors import TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import Transport
 from lastword.transports import tmux as edge
@@ -467,7 +468,7 @@ def test_a_stopped_server_never_blocks_a_caller(own_server, tmp_path):
     assert time.monotonic() - began < 2
     assert not errors
     os.kill(process.pid, signal.SIGCONT)
-    until(lambda: len(errors) == 5, 10)
+    until(lambda: len(errors) == 5, within_s=10)
     assert set(errors) == {None}
     expected = (b"\x1b[200~" + b"y" * 1_000_000 + b"\x1b[201~") * 5
     assert echo.take(expected) == expected

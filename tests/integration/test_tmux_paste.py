@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from integration.tmux_kit import Echo, answer, until
+from integration.tmux_kit import Echo, answer
+from kit_system import until
 from lastword.actors.core.errors import TransportError
 
 pytestmark = pytest.mark.tmux

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from integration.tmux_kit import open_descriptors, until
+from integration.tmux_kit import open_descriptors
+from kit_system import until
 from lastword.actors.core.world import Wakes
 from lastword.transports import watch_inotify
 from lastword.transports.watch import FileWatcher

@@ -6,24 +6,14 @@ import json
 import queue
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from kit_system import until
 from lastword.transports.tmux import PaneHandle, TmuxServer
 
-T = TypeVar("T")
 ECHO_TUI = str(Path(__file__).with_name("echo_tui.py"))
-
-
-def until(condition: Callable[[], T], timeout_s: float = 5.0) -> T:
-    """Wait on a condition, with a bound."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.002)
-    return value
 
 
 def answer(verb: Callable[..., object], *args: Any, timeout_s: float = 10.0, key: str | None = None) -> Any:
@@ -68,7 +58,7 @@ class Echo:
         return self.log.read_bytes()[self.seen :]
 
     def take(self, expected: bytes) -> bytes:
-        until(lambda: len(self.fresh()) >= len(expected), 10)
+        until(lambda: len(self.fresh()) >= len(expected), within_s=10)
         data = self.fresh()
         self.seen += len(data)
         return data
