@@ -306,9 +306,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for frame in wire.stream(request, step, serial):
             self.server.owner.pause(frame.pause_s)
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(frame.data), frame.data))
             if cut and frame.block_end:
-                raise _CutError
+                raise _CutError  # within a block: a client that has seen a whole one may keep it and fail
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(frame.data), frame.data))
         if cut:
             raise _CutError
         self.server.owner.closed(record, "answered", 200)  # before the end that the client sees

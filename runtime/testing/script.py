@@ -19,7 +19,7 @@ in its own text:
 ``[[next]]``           ends the step
 ``[[error:CODE]]``     HTTP error CODE; ``[[error:CODE:TIMES]]`` only for the step's first TIMES requests;
                        ``[[error:CODE:TIMES:S]]`` with a ``retry-after`` of S seconds
-``[[cut]]``            the connection breaks after the first block; ``[[cut:TIMES]]`` as above
+``[[cut]]``            the connection breaks before the first block ends; ``[[cut:TIMES]]`` as above
 ``[[hang:S]]``         silence of S seconds after the answer has begun
 =====================  ===================================================================================
 
@@ -99,7 +99,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         delay_s: before the first byte. hang_s: after the answer has begun.
         stop_pause_s: before the message ends.
         chunk_chars: size of the streamed pieces, ``chunk_pause_s`` apart.
-        cut: break the connection after the first block, for the first ``cut_times`` requests (0 = for ever).
+        cut: break the connection before the first block ends, for the first ``cut_times`` requests (0 = for ever).
         stop_reason: empty means ``tool_use`` if there is a tool call, else ``end_turn``.
     """
 

@@ -152,12 +152,13 @@ def test_each_error_has_the_providers_word(server: ModelServer, status: int) -> 
     link.close()
 
 
-def test_a_cut_breaks_the_stream_after_the_first_block(server: ModelServer) -> None:
+def test_a_cut_breaks_the_stream_within_the_first_block(server: ModelServer) -> None:
     link, reply = ask(server, "[[cut]][[say:half]][[say:never]]")
     with pytest.raises(http.client.IncompleteRead) as broken:
         reply.read()
     link.close()
     assert text_of(broken.value.partial) == "half"
+    assert b"content_block_stop" not in broken.value.partial
     assert server.requests[-1].outcome == "cut"
 
 
