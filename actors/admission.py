@@ -1,0 +1,311 @@
+"""How a message gets into a session: admitted or refused, committed, acknowledged, taken back.
+
+Everything durable goes through the journal before anyone is told: a caller has its acknowledgement when the message is
+committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lastword.actors import pane
+from lastword.actors.core import events
+from lastword.actors.core import turn as turn_core
+from lastword.actors.core.adapter import Refused, TypedText
+from lastword.actors.core.delivery import Delivery
+from lastword.actors.core.errors import JournalError, LastwordError, RejectedError
+from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_message
+from lastword.actors.core.ports import MessageRow, TurnRow
+from lastword.actors.journal import CommitFailed, Committed
+from lastword.actors.replies import fail, resolve
+from lastword.actors.session_commands import MessageDeadline, Submit
+
+if TYPE_CHECKING:
+    from lastword.actors.session import SessionActor
+
+
+class Accepting(msgspec.Struct, kw_only=True):
+    """A message whose commit is on its way."""
+
+    message_id: MessageId
+    typed: TypedText
+    turn_id: TurnId | None
+    submit: Submit
+    abandoned: bool = False
+
+
+class Admission:
+    """The door of one session. Runs on its actor's thread only."""
+
+    def __init__(self, session: SessionActor) -> None:
+        self._session = session
+        self._accepting: dict[int, Accepting] = {}
+        self._parked: list[Submit] = []
+        self._twins: dict[MessageId, list[Submit]] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit of a message is on its way."""
+        return bool(self._accepting)
+
+    def submit(self, submit: Submit) -> None:
+        """Take a message, or refuse it with the reason."""
+        session = self._session
+        if session.closing:
+            self._refuse(submit, RejectedError("session_closed", "the session is closed"))
+            return
+        if submit.message_id is not None:
+            if any(accepting.message_id == submit.message_id for accepting in self._accepting.values()):
+                self._twins.setdefault(submit.message_id, []).append(submit)  # answered as the first one is
+                return
+            if self._answer_duplicate(submit, submit.message_id):
+                return
+        provider = session.record.row.provider
+        if not submit.text.strip():
+            self._refuse(submit, RejectedError("empty_message", "the message has no text", provider=provider))
+            return
+        typed = self.escape(submit.text)
+        if isinstance(typed, Refused):
+            self._refuse(submit, RejectedError("unsupported_text", typed.reason, provider=provider))
+            return
+        if self._parked or self._settled_on_record():
+            self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
+            return
+        admission = session.core.admit(run=submit.run)
+        if admission.refused is not None:
+            self._refuse(submit, RejectedError(admission.refused, admission.reason, provider=provider))
+            return
+        self._accept(submit, typed, starts_turn=admission.starts_turn)
+
+    def unpark(self) -> None:
+        """A turn is over: those that came a moment too early."""
+        parked, self._parked = self._parked, []
+        for submit in parked:
+            self.submit(submit)
+
+    def escape(self, text: str) -> TypedText | Refused:
+        """The adapter's rule; a text that it stumbles over is refused, and costs the session nothing."""
+        try:
+            return self._session.deps.adapter.escape(text)
+        except Exception as error:
+            return Refused(reason=f"the adapter cannot take this text: {type(error).__name__}")
+
+    def refuse_all(self, error: LastwordError) -> None:
+        """The session ends: whoever still waits at its door is told."""
+        twins = [submit for waiting in self._twins.values() for submit in waiting]
+        for submit in [*self._parked, *twins, *(accepting.submit for accepting in self._accepting.values())]:
+            self._refuse(submit, error)
+
+    def _settled_on_record(self) -> bool:
+        """Whether all that is open has its completion on record already, and only our own notice is on its way."""
+        core = self._session.core
+        if core.pending or not core.open or self._accepting:
+            return False
+        try:
+            return all(self._session.deps.reader.completion(turn_id) is not None for turn_id in core.open)
+        except JournalError:
+            return False
+
+    def _accept(self, submit: Submit, typed: TypedText, *, starts_turn: bool) -> None:
+        session = self._session
+        session_id, now = session.record.row.session_id, session.clock.wall()
+        message_id = submit.message_id or mint_message(now, session.deps.entropy(ENTROPY_BYTES))
+        turn_id = session.new_turn_id() if starts_turn else None
+        deadline_at = now + submit.deadline_s if submit.deadline_s is not None else None
+        row = MessageRow(
+            message_id=message_id,
+            session_id=session_id,
+            text=submit.text,
+            taken="started_turn" if starts_turn else "pending",
+            turn_id=turn_id,
+            accepted_at=now,
+            deadline_at=deadline_at,
+        )
+        turn_row = TurnRow(
+            turn_id=turn_id or TurnId(""),
+            session_id=session_id,
+            message_id=message_id,
+            accepted_at=now,
+            deadline_at=deadline_at,
+        )
+        accepted = events.Draft(
+            body=events.MessageAccepted(taken=row.taken, transport=session.deps.transport.name, chars=len(submit.text)),
+            turn_id=turn_id,
+            message_id=message_id,
+        )
+        session.core.accept(message_id, typed, turn_id, accepted_at=now)
+        session.book.rows[message_id] = row
+        token = session.record.send(accept=row, turns=(turn_row,) if turn_id else (), drafts=(accepted,))
+        self._accepting[token] = Accepting(message_id=message_id, typed=typed, turn_id=turn_id, submit=submit)
+
+    # --- the same id again ------------------------------------------------------------------------------------------
+
+    def _answer_duplicate(self, submit: Submit, message_id: MessageId) -> bool:
+        """The same message id again: the first acknowledgement, no second delivery (C20)."""
+        try:
+            row = self._session.deps.reader.message(message_id)
+        except JournalError as error:
+            self._refuse(submit, error)
+            return True
+        if row is None:
+            return False
+        self._give_existing(submit, row)
+        return True
+
+    def _give_existing(self, submit: Submit, row: MessageRow) -> None:
+        session = self._session
+        if row.session_id != session.record.row.session_id:
+            self._refuse(submit, RejectedError("usage", "that message_id belongs to another session"))
+            return
+        resolve(submit.reply, self._delivery(row, duplicate=True))
+        if submit.outcome is None:
+            return
+        known = session.book.known(row)
+        try:
+            done = session.deps.reader.completion(known.turn_id) if known.turn_id is not None else None
+        except JournalError as error:
+            fail(submit.outcome, error)
+            return
+        if done is not None:
+            resolve(submit.outcome, done)
+        elif known.state == "undelivered":
+            fail(submit.outcome, RejectedError("not_delivered", "the message was not delivered"))
+        else:
+            session.book.wait(row.message_id, submit.outcome)
+
+    def _admit_twins(self, message_id: MessageId) -> None:
+        """The first message with this id was committed, or was not: those that came meanwhile have their answer."""
+        for submit in self._twins.pop(message_id, ()):
+            self.submit(submit)
+
+    def _delivery(self, row: MessageRow, *, duplicate: bool = False) -> Delivery:
+        return Delivery(
+            session_id=row.session_id,
+            message_id=row.message_id,
+            taken=row.taken,
+            transport=self._session.deps.transport.name,
+            seq=row.accepted_seq,
+            turn_id=row.turn_id if row.taken == "started_turn" else None,
+            duplicate=duplicate,
+        )
+
+    def _refuse(self, submit: Submit, error: LastwordError) -> None:
+        fail(submit.reply, error)
+        if submit.outcome is not None:
+            fail(submit.outcome, error)
+
+    # --- committed, or not --------------------------------------------------------------------------------------------
+
+    def committed(self, answer: Committed) -> None:
+        """If that was the commit of a message: acknowledge it."""
+        accepting = self._accepting.pop(answer.token, None)
+        if accepting is not None:
+            self._accepted(accepting, answer)
+            self._admit_twins(accepting.message_id)
+
+    def commit_failed(self, answer: CommitFailed) -> None:
+        """If that was the commit of a message: it was never accepted."""
+        accepting = self._accepting.pop(answer.token, None)
+        if accepting is not None:
+            self._session.core.refuse(accepting.message_id)
+            self._session.book.rows.pop(accepting.message_id, None)
+            self._refuse(accepting.submit, answer.error)
+            self._admit_twins(accepting.message_id)
+
+    def _accepted(self, accepting: Accepting, answer: Committed) -> None:
+        session, message_id = self._session, accepting.message_id
+        existing = answer.recorded.existing
+        if existing is not None:
+            session.core.refuse(message_id)
+            session.book.rows.pop(message_id, None)
+            self._give_existing(accepting.submit, existing)
+            return
+        row = msgspec.structs.replace(session.book.rows[message_id], accepted_seq=answer.recorded.last_seq)
+        session.book.rows[message_id] = row
+        if accepting.submit.outcome is not None:
+            session.book.wait(message_id, accepting.submit.outcome)
+        resolve(accepting.submit.reply, self._delivery(row))
+        if accepting.turn_id is not None:
+            session.turns.begin(
+                turn_core.Turn(
+                    turn_id=accepting.turn_id,
+                    session_id=row.session_id,
+                    provider=session.record.row.provider,
+                    transport=session.deps.transport.name,
+                    message_id=message_id,
+                    native_session=session.core.native_session,
+                    cli_version=session.core.cli_version,
+                    accepted_at=row.accepted_at,
+                    deadline_at=row.deadline_at,
+                ),
+                (turn_core.Begin(),),
+            )
+        self._arm_deadline(row)
+        session.book.deliverable.add(message_id)
+        if session.closing:
+            self._take_back(message_id, accepting.turn_id)  # the close came between acceptance and commit
+        elif accepting.abandoned:
+            self._abandon_message(message_id)
+            session.dispatch()
+        else:
+            session.dispatch()
+
+    # --- deadlines and taking back ------------------------------------------------------------------------------------
+
+    def _arm_deadline(self, row: MessageRow) -> None:
+        """A message that owns no turn yet brings its deadline along; one that starts a turn gives it to the turn."""
+        if row.deadline_at is not None and row.turn_id is None:
+            delay_s = max(0.0, row.deadline_at - self._session.clock.wall())
+            self._session.after(delay_s, MessageDeadline(message_id=row.message_id), key=("deadline", row.message_id))
+
+    def deadline_passed(self, message_id: MessageId) -> None:
+        """It passed while the message owned no turn. Nothing of it was typed: it is taken back. The CLI has it, in its
+        queue or in another message's turn: nobody else's turn is interrupted for it; who waits is told, and its end
+        will be told by the events.
+        """
+        session = self._session
+        row = session.book.rows.get(message_id)
+        pending = session.core.pending.get(message_id)
+        if row is None or (pending is None and row.state != "joined"):
+            return
+        if pending is not None and pending.stage in ("waiting", "typing"):
+            self._abandon_message(message_id)
+            return
+        reason = "the deadline passed while the message waited in the CLI's queue or another message's turn"
+        session.book.give_up(message_id, RejectedError("timeout", reason, provider=session.record.row.provider))
+
+    def _take_back(self, message_id: MessageId, turn_id: TurnId | None) -> None:
+        """It waits and was never typed: it ends here."""
+        if turn_id is not None:
+            self._session.turns.tell(turn_id, turn_core.Cancel())
+        self._session.apply(self._session.core.withdraw(message_id))
+
+    def abandon(self, submit: Submit) -> None:
+        """Who waited for it no longer does."""
+        if any(parked is submit for parked in self._parked):
+            self._parked = [parked for parked in self._parked if parked is not submit]
+            self._refuse(submit, RejectedError("not_delivered", "it was taken back before it was accepted"))
+            return
+        for accepting in self._accepting.values():
+            if accepting.submit is submit or accepting.message_id == submit.message_id:
+                accepting.abandoned = True
+                return
+        if submit.reply.done() and not submit.reply.cancelled() and submit.reply.exception() is None:
+            self._abandon_message(submit.reply.result().message_id)
+
+    def _abandon_message(self, message_id: MessageId) -> None:
+        session = self._session
+        row = session.book.rows.get(message_id)
+        pending = session.core.pending.get(message_id)
+        if row is None:
+            return  # it has ended
+        if row.turn_id is not None:
+            if row.turn_id in session.turns:
+                session.turns.tell(row.turn_id, turn_core.Cancel())
+        elif pending is not None and pending.stage == "waiting":
+            self._take_back(message_id, None)
+        elif pending is not None:
+            session.book.abandoned.add(message_id)
+            session.pane.tell(pane.Withdraw(message_id=message_id))

@@ -1,0 +1,115 @@
+"""What a host asks of a session beside messages: an interrupt, the answer to a dialog, a command of the CLI's own."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, assert_never
+
+from lastword.actors import pane
+from lastword.actors.core import turn as turn_core
+from lastword.actors.core import typing as typing_core
+from lastword.actors.core.adapter import TypedText
+from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
+from lastword.actors.core.errors import LastwordError, RejectedError
+from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_message
+from lastword.actors.replies import fail, resolve
+from lastword.actors.session_commands import Control
+
+if TYPE_CHECKING:
+    from lastword.actors.session import SessionActor
+
+
+class Controls:
+    """Those of one session, and who waits for them. Runs on its actor's thread only."""
+
+    def __init__(self, session: SessionActor) -> None:
+        self._session = session
+        self._waiting: dict[str, Future[Delivery]] = {}
+
+    def take(self, control: Control) -> None:
+        """Do it, or refuse it with the reason."""
+        if self._session.closing:
+            fail(control.reply, RejectedError("session_closed", "the session is closed"))
+            return
+        match control.what:
+            case Interrupt():
+                self._interrupt(control, control.what)
+            case Answer():
+                self._answer(control, control.what)
+            case Command():
+                self._command(control, control.what)
+            case _:
+                assert_never(control.what)
+
+    def done(self, token: str) -> None:
+        """It was carried out."""
+        waiting = self._waiting.pop(token, None)
+        if waiting is not None:
+            resolve(waiting, self._applied(None, applied=True, token=token))
+
+    def failed(self, token: str, error: LastwordError) -> None:
+        """It was not."""
+        waiting = self._waiting.pop(token, None)
+        if waiting is not None:
+            fail(waiting, error)
+
+    def fail_all(self, error: LastwordError) -> None:
+        """None of them will be."""
+        for token in list(self._waiting):
+            self.failed(token, error)
+
+    def _interrupt(self, control: Control, interrupt: Interrupt) -> None:
+        session = self._session
+        wanted = interrupt.turn_id or session.core.interrupted_turn()
+        if wanted is None or wanted not in session.turns or session.core.settling(wanted):
+            resolve(control.reply, self._applied(None, applied=False))
+            return
+        session.turns.tell(wanted, turn_core.Cancel())
+        resolve(control.reply, self._applied(wanted, applied=True))
+
+    def _answer(self, control: Control, answer: Answer) -> None:
+        dialog = self._session.cli.dialog
+        if dialog is None or dialog.dialog_id != answer.dialog_id:
+            fail(control.reply, RejectedError("unknown_dialog", "no such dialog is open"))
+            return
+        if answer.option < 1 or (dialog.options and answer.option > len(dialog.options)):
+            reason = f"the dialog has {len(dialog.options)} options, counted from 1"
+            fail(control.reply, RejectedError("usage", reason))
+            return
+        token = self._token()
+        self._waiting[token] = control.reply
+        self._session.pane.tell(pane.AnswerDialog(token=token, dialog_id=answer.dialog_id, option=answer.option))
+
+    def _command(self, control: Control, command: Command) -> None:
+        session = self._session
+        provider = session.record.row.provider
+        words = command.text.split()
+        needed = {"/clear": "clear", "/compact": "compact"}.get(words[0] if words else "")
+        if needed is None or needed not in session.deps.adapter.capabilities:
+            reason = f"{command.text!r} is not a command that this provider declares"
+            fail(control.reply, RejectedError("unsupported_capability", reason, provider=provider))
+            return
+        if not session.core.idle:
+            fail(control.reply, RejectedError("busy", "a turn is being delivered or is active"))
+            return
+        if session.cli.state == "gone":
+            session.cli.launch("resume")
+        token = self._token()
+        self._waiting[token] = control.reply
+        text = command.text.strip()
+        typed = TypedText(text=text, paste=text.encode(), rewritten=text)
+        session.pane.tell(pane.Deliver(job=typing_core.Job(message_id=token, typed=typed, proved_by_record=False)))
+
+    def _token(self) -> MessageId:
+        return mint_message(self._session.clock.wall(), self._session.deps.entropy(ENTROPY_BYTES))
+
+    def _applied(self, turn_id: TurnId | None, *, applied: bool, token: str = "") -> Delivery:
+        session = self._session
+        return Delivery(
+            session_id=session.record.row.session_id,
+            message_id=MessageId(token or self._token()),
+            taken="applied" if applied else "nothing_to_do",
+            transport=session.deps.transport.name,
+            seq=session.record.seq,
+            turn_id=turn_id,
+        )

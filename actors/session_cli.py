@@ -1,0 +1,319 @@
+"""The CLI of a session: started, followed, seen ready, asking, gone. One process at a time, each under its own epoch.
+
+What it says about itself comes as reports of the pane and is told as events; nothing here ends a turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from lastword.actors import pane, transcript
+from lastword.actors.core import events
+from lastword.actors.core import session as core
+from lastword.actors.core import turn as turn_core
+from lastword.actors.core import typing as typing_core
+from lastword.actors.core.adapter import LaunchRequest, SourceSpec
+from lastword.actors.core.errors import RejectedError
+from lastword.actors.core.facts import EndpointGoneHint
+from lastword.actors.core.snapshot import Dialog, Handle, SessionState
+from lastword.actors.core.world import Bytes, Endpoint
+from lastword.actors.session_messages import Rows
+
+if TYPE_CHECKING:
+    from lastword.actors.session import SessionActor
+
+STARTS_MAX = 2
+"""Starts of a CLI that ended before its input box was ready, in a row, before waiting messages fail."""
+
+
+class Cli:
+    """Runs on the session actor's thread only.
+
+    Attributes:
+        state: as far as the CLI goes: ``starting``, ``idle`` (it takes text), ``gone``.
+        epoch: of the pane; what an earlier one still says is not taken.
+        exhausted: it is gone and its record was read to the end, or it never came up.
+        last_at: when the last event before this life of the host was recorded, Unix seconds.
+    """
+
+    def __init__(self, session: SessionActor, request: LaunchRequest) -> None:
+        row = session.record.row
+        self._session = session
+        self._request = request
+        self.state: SessionState = "starting"
+        self.epoch = row.epoch
+        self.exhausted = False
+        self.dialog: Dialog | None = None
+        self.handle = Handle(native_session_id=row.native_session)
+        self.last_at = row.opened_at
+        self._live = False
+        self._launch_reason = "open"
+        self._failed_starts = 0
+        self._last_gone: pane.PaneGone | None = None
+
+    # --- start and following ------------------------------------------------------------------------------------------
+
+    def launch(self, reason: str) -> None:
+        """Start it: a conversation that is on record is resumed."""
+        session = self._session
+        probe = session.deps.files.read_from(self._transcript().path, 0, 1, 0, 0)
+        request = self._asked(resume=isinstance(probe, Bytes) and probe.size > 0)
+        self.epoch += 1
+        self.state = "starting"
+        self.exhausted = False
+        self._live = True
+        self._launch_reason = reason
+        self._follow()
+        session.pane.tell(
+            pane.Open(
+                name=f"{session.record.row.session_id}-{self.epoch}",  # the one before may not be gone from tmux yet
+                recipe=session.deps.adapter.launch(request),
+                request=request,
+                epoch=self.epoch,
+            )
+        )
+
+    def attach(self, endpoint: Endpoint) -> None:
+        """Take over one that lives already."""
+        self._live = True
+        self._launch_reason = "attach"
+        self._follow()
+        self._session.pane.tell(pane.Attach(endpoint=endpoint, request=self._asked(resume=True), epoch=self.epoch))
+
+    def mourn(self) -> None:
+        """It died while nobody looked: have its record read to the end."""
+        self._live = True
+        self._follow()
+        self._gone_pane(
+            pane.PaneGone(
+                epoch=self.epoch,
+                exit_status=None,
+                in_progress=None,
+                pressed=False,
+                was_ready=True,
+                last_screen="",
+            )
+        )
+
+    def sleep(self) -> None:
+        """None runs and nothing is open: the next message starts one."""
+        self.state = "gone"
+        self.exhausted = True
+
+    def rebound(self, rebound: core.Rebound) -> events.Draft:
+        """It is in another conversation now: follow that one."""
+        session = self._session
+        session.record.move(rebound.native_session)
+        self.handle = msgspec.structs.replace(self.handle, native_session_id=rebound.native_session)
+        skew_s = core.RECORD_SKEW_S
+        session.core.history_before = session.clock.wall() - skew_s if rebound.in_contact else self.last_at
+        self._follow()
+        body = events.SessionRebound(native_session_id=rebound.native_session, previous=rebound.previous)
+        return events.Draft(body=body)
+
+    def _follow(self) -> None:
+        session, source = self._session, self._transcript()
+        adapter, native = session.deps.adapter, session.core.native_session
+        session.watcher.tell(
+            transcript.Follow(
+                source=source,
+                oracle=lambda offset: adapter.oracle(source, native, offset),
+                cursor=session.record.row.cursor,
+                epoch=self.epoch,
+            )
+        )
+
+    def _asked(self, *, resume: bool) -> LaunchRequest:
+        native = self._session.core.native_session
+        return msgspec.structs.replace(self._request, native_session=native, resume=resume)
+
+    def _transcript(self) -> SourceSpec:
+        return self._session.deps.adapter.transcript(self._asked(resume=False))
+
+    # --- what the pane says -------------------------------------------------------------------------------------------
+
+    def heard(
+        self, message: pane.PaneOpened | pane.PaneOpenFailed | pane.PaneReport | pane.PaneGone | pane.PaneClosed
+    ) -> None:
+        """A word of the pane; one of an earlier epoch is of no interest any more."""
+        if message.epoch != self.epoch:
+            return
+        match message:
+            case pane.PaneOpened():
+                self._opened(message)
+            case pane.PaneOpenFailed():
+                self._open_failed(message)
+            case pane.PaneReport():
+                self._report(message.report, message.at)
+            case pane.PaneGone():
+                self._gone_pane(message)
+            case pane.PaneClosed():
+                self._closed_pane()
+            case _:
+                assert_never(message)
+
+    def _opened(self, opened: pane.PaneOpened) -> None:
+        session = self._session
+        self.handle = Handle(
+            native_session_id=session.core.native_session,
+            pane=opened.pane_id,
+            pid=opened.pid,
+            pid_start=opened.pid_start,
+            attach=opened.attach,
+        )
+        row = session.record.change(handle=msgspec.json.encode(self.handle).decode(), epoch=self.epoch)
+        started = events.ProviderStarted(
+            pid=opened.pid,
+            pane=opened.pane_id,
+            reason=self._launch_reason,
+            cli_version=session.core.cli_version,
+        )
+        # one that was started before is not started now: nothing was rebuilt
+        drafts = () if self._launch_reason == "attach" else (events.Draft(body=started),)
+        session.record.send(drafts=drafts, session=row)
+        status = session.deps.adapter.status_file(self._request, opened.pid)
+        session.watcher.tell(transcript.FollowStatus(source=status))
+
+    def _open_failed(self, failed: pane.PaneOpenFailed) -> None:
+        self._live = False
+        self.state = "gone"
+        self.exhausted = True
+        self._fail_waiting(failed.error.reason)
+        self._session.maybe_closed()
+
+    def _fail_waiting(self, reason: str) -> None:
+        session = self._session
+        for pending in list(session.core.pending.values()):
+            if pending.message_id in session.book.deliverable:  # one whose commit is on its way has no turn to tell yet
+                session.apply(session.core.undeliverable(pending.message_id, "launch_failed", reason))
+        session.controls.fail_all(RejectedError("launch_failed", reason, provider=session.record.row.provider))
+
+    def _report(self, report: typing_core.PaneEffect, at: float) -> None:
+        session = self._session
+        match report:
+            case typing_core.Submitted():
+                self._submitted(report)
+            case typing_core.WithdrawnReport():
+                session.apply(session.core.withdraw(report.message_id))
+            case typing_core.NotDelivered():
+                error = RejectedError("not_delivered", report.reason, provider=session.record.row.provider)
+                session.controls.failed(report.message_id, error)
+                session.apply(session.core.undeliverable(report.message_id, report.kind, report.reason))
+            case typing_core.Delivered():
+                session.controls.done(report.message_id)
+            case typing_core.Interrupted():
+                session.turns.tell(report.turn_id, turn_core.InterruptPressed(at=at))
+            case typing_core.NothingToInterrupt():
+                session.turns.tell(report.turn_id, turn_core.InterruptMoot())
+            case typing_core.DialogSeen():
+                self._dialog_seen(report)
+            case typing_core.DialogGone():
+                self._dialog_gone(report)
+            case typing_core.AnswerResult(applied=True):
+                session.controls.done(report.token)
+            case typing_core.AnswerResult():
+                session.controls.failed(
+                    report.token, RejectedError("unknown_dialog", "that dialog is not open any more")
+                )
+            case typing_core.BecameReady():
+                self._failed_starts = 0
+                if self.state == "starting":
+                    self.state = "idle"
+            case typing_core.Held():
+                self._held(report)
+            case typing_core.Look() | typing_core.LookIn() | typing_core.Paste() | typing_core.Press():
+                raise AssertionError(report)
+            case _:
+                assert_never(report)
+
+    def _submitted(self, report: typing_core.Submitted) -> None:
+        session = self._session
+        pending = session.core.pending.get(report.message_id)
+        rows: Rows = {}
+        drafts: tuple[events.Draft, ...] = ()
+        if pending is not None:
+            session.book.advance(rows, report.message_id, "submitted")
+            if pending.turn_id is None:
+                body = events.MessageSubmitted(rewritten=report.rewritten)
+                drafts = (events.Draft(body=body, message_id=report.message_id, once=f"submitted:{report.message_id}"),)
+        if rows or drafts:
+            session.record.send(messages=tuple(rows.values()), drafts=drafts)
+        owner = session.book.rows.get(report.message_id)
+        effects = session.core.submitted(report.message_id, report.rewritten)
+        if not effects and owner is not None and owner.turn_id is not None and owner.taken == "started_turn":
+            # the record was read before this report came: the turn wants its stamp all the same
+            effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]
+        session.apply(effects)
+
+    def _dialog_seen(self, seen: typing_core.DialogSeen) -> None:
+        dialog = seen.dialog
+        self.dialog = Dialog(
+            dialog_id=seen.dialog_id, kind=dialog.kind, question=dialog.question, options=dialog.options
+        )
+        self._tell(
+            events.DialogOpened(
+                dialog_id=seen.dialog_id, kind=dialog.kind, question=dialog.question, options=dialog.options
+            )
+        )
+
+    def _dialog_gone(self, gone: typing_core.DialogGone) -> None:
+        self.dialog = None
+        self._tell(events.DialogClosed(dialog_id=gone.dialog_id, by="host" if gone.answered else "elsewhere"))
+
+    def _held(self, held: typing_core.Held) -> None:
+        if held.reason == "dialog":
+            return  # the dialog's own event says it
+        what = {
+            "draft": "a person's draft in the input box",
+            "copy_mode": "the attached person's copy mode",
+        }[held.reason]
+        self._tell(events.StallDiagnosed(waits_for=what, elapsed_s=0.0, quiet_s=0.0, evidence="seen in the pane"))
+
+    def _tell(self, body: events.EventBody) -> None:
+        session = self._session
+        session.record.send(drafts=(events.Draft(body=body, turn_id=session.core.interrupted_turn()),))
+
+    # --- its end ------------------------------------------------------------------------------------------------------
+
+    def _gone_pane(self, gone: pane.PaneGone) -> None:
+        if not self._live:
+            return
+        session = self._session
+        self._live = False
+        self._last_gone = gone
+        self.handle = Handle(native_session_id=session.core.native_session)
+        if self.dialog is not None:
+            self._dialog_gone(typing_core.DialogGone(dialog_id=self.dialog.dialog_id, answered=False))
+        session.watcher.tell(transcript.FollowStatus(source=None))
+        session.watcher.tell(EndpointGoneHint(exit_status=gone.exit_status))
+
+    def _closed_pane(self) -> None:
+        if self._live:  # it never opened: nobody else will report its end
+            self._live = False
+            self._session.watcher.tell(EndpointGoneHint())
+
+    def gone(self, gone: core.Gone) -> None:
+        """It is gone and its record was read to the end."""
+        session = self._session
+        self.state = "gone"
+        self.exhausted = True
+        last = self._last_gone
+        reason = "closed" if session.closing else "provider_exited"
+        body = events.SessionGone(reason=reason, exit_status=gone.exit_status)
+        session.record.send(drafts=(events.Draft(body=body),), session=session.record.change(handle="{}"))
+        provider = session.record.row.provider
+        session.controls.fail_all(RejectedError("not_delivered", "the CLI ended", provider=provider))
+        if session.closing:
+            session.maybe_closed()
+            return
+        if last is not None and not last.was_ready:
+            self._failed_starts += 1
+        if self._failed_starts >= STARTS_MAX:
+            self._failed_starts = 0
+            shown = last.last_screen if last is not None else ""
+            status = f" with status {gone.exit_status}" if gone.exit_status is not None else ""
+            self._fail_waiting(f"the CLI ended{status} before it was ready" + (f": {shown}" if shown else ""))
+        else:
+            session.dispatch()

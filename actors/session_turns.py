@@ -1,0 +1,98 @@
+"""The open turns of a session: one actor each, replaced under a new epoch when it fails or is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from lastword.actors import turn
+from lastword.actors.core import turn as core
+from lastword.actors.core.facts import CliStatusSeen
+from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.system.actor import Actor
+from lastword.actors.system.ref import Ref
+from lastword.actors.system.supervision import ChildFailed
+
+TURN_RESTARTS_MAX = 3
+
+
+class OpenTurn(msgspec.Struct, kw_only=True):
+    """What is kept of an open turn, enough to replace its actor after a failure.
+
+    ``told`` is everything that it was told but the CLI's passing states.
+    """
+
+    turn: core.Turn
+    ref: Ref
+    told: list[core.TurnEvent]
+    messages: list[MessageId]
+
+
+class OpenTurns:
+    """Lives in one session's actor, whose children the turns are; not thread-safe."""
+
+    def __init__(self, session: Actor, journal: Ref) -> None:
+        self._session = session
+        self._journal = journal
+        self._open: dict[TurnId, OpenTurn] = {}
+
+    def __contains__(self, turn_id: object) -> bool:
+        return turn_id in self._open
+
+    def __iter__(self) -> Iterator[TurnId]:
+        return iter(tuple(self._open))
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def get(self, turn_id: TurnId) -> OpenTurn | None:
+        """What is kept of it, while it is open."""
+        return self._open.get(turn_id)
+
+    def begin(self, state: core.Turn, first: Iterable[core.TurnEvent]) -> None:
+        """Give the turn an actor and tell it the first events."""
+        told = tuple(first)
+        ref = self._session.spawn(
+            turn.TurnActor,
+            self._journal,
+            state,
+            name=f"{state.session_id}/{state.turn_id}#{state.epoch}",
+        )
+        messages = [state.message_id] if state.message_id is not None else []
+        self._open[state.turn_id] = OpenTurn(turn=state, ref=ref, told=list(told), messages=messages)
+        ref.tell(turn.Tell(turn_id=state.turn_id, events=told))
+
+    def tell(self, turn_id: TurnId, *told: core.TurnEvent) -> None:
+        """Tell it; what concerns a turn that is not open is a dead letter."""
+        open_turn = self._open.get(turn_id)
+        if open_turn is None:
+            self._session.system.dead_letters.record("turn_not_open", self._session.ref.name, told[0])
+            return
+        open_turn.told.extend(event for event in told if not isinstance(event, CliStatusSeen))
+        open_turn.ref.tell(turn.Tell(turn_id=turn_id, events=told))
+
+    def finished(self, finished: turn.TurnFinished) -> OpenTurn | None:
+        """It is settled: forget it. None for what an epoch says that is over: only one completion stands anyway."""
+        open_turn = self._open.get(finished.turn_id)
+        if open_turn is None or open_turn.turn.epoch != finished.epoch:
+            return None
+        return self._open.pop(finished.turn_id)
+
+    def failed(self, failed: ChildFailed) -> bool:
+        """Whether that was a turn's actor, and another has taken its place."""
+        for turn_id, open_turn in self._open.items():
+            if open_turn.ref == failed.ref:
+                self._session.system.dead_letters.record("turn_actor_failed", self._session.ref.name, failed)
+                return self.replace(turn_id)
+        return False
+
+    def replace(self, turn_id: TurnId) -> bool:
+        """A new epoch takes its place and is told again all that the old one was told; False when it was too often."""
+        open_turn = self._open[turn_id]
+        if open_turn.turn.epoch > TURN_RESTARTS_MAX:
+            return False
+        open_turn.ref.stop()
+        self.begin(msgspec.structs.replace(open_turn.turn, epoch=open_turn.turn.epoch + 1), open_turn.told)
+        self._open[turn_id].messages = open_turn.messages
+        return True
