@@ -242,6 +242,7 @@ class Admission:
                 ),
                 (turn_core.Begin(),),
             )
+            session.stalls.follow()
         self._arm_deadline(row)
         session.book.deliverable.add(message_id)
         if session.closing:

@@ -42,11 +42,17 @@ class Outbox:
         self._retry = retry
         self._tokens = count(1)
         self._open: dict[int, Batch] = {}
+        self._failed: set[int] = set()
 
     @property
     def empty(self) -> bool:
         """Whether everything that was sent is durable."""
         return not self._open
+
+    @property
+    def failing(self) -> bool:
+        """Whether something that was sent could not be committed yet."""
+        return bool(self._failed)
 
     def send(self, batch: Batch) -> int:
         """Offer a batch; the token comes back with the answer."""
@@ -57,6 +63,7 @@ class Outbox:
 
     def committed(self, answer: Committed) -> Batch | None:
         """Note an answer; the batch that it is about (None where it was answered before)."""
+        self._failed.discard(answer.token)
         return self._open.pop(answer.token, None)
 
     def failed(self, answer: CommitFailed) -> Batch | None:
@@ -66,6 +73,7 @@ class Outbox:
         batch = self._open.get(answer.token)
         if batch is None or batch.accept is not None:
             return self._open.pop(answer.token, None)
+        self._failed.add(answer.token)
         self._retry(RETRY_S, Retry(answer.token, batch))
         return None
 

@@ -36,6 +36,7 @@ def rehydrate(session: SessionActor, known: Rehydrate) -> None:
     for message in known.messages:
         if message.message_id not in session.core.pending and message.turn_id is None:
             _restore_message(session, message, None)
+    session.stalls.follow()
     if known.endpoint is None:
         session.cli.mourn()
         return

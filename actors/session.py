@@ -9,12 +9,13 @@ itself never blocks and never waits for another session. Its rooms, all on its o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, TypeAlias, assert_never
 
 from lastword.actors import pane, transcript, turn
 from lastword.actors.admission import Admission
 from lastword.actors.controls import Controls
-from lastword.actors.core import events
+from lastword.actors.core import events, reconcile
 from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing as typing_core
@@ -27,12 +28,14 @@ from lastword.actors.core.ports import SessionRow
 from lastword.actors.core.snapshot import Snapshot
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Retry
+from lastword.actors.reconciler import Consulted
 from lastword.actors.rehydration import rehydrate
 from lastword.actors.replies import chain, resolve
 from lastword.actors.session_cli import Cli
 from lastword.actors.session_commands import (
     Abandon,
     CheckSettling,
+    CheckStall,
     CloseSession,
     Control,
     GetSnapshot,
@@ -44,12 +47,12 @@ from lastword.actors.session_commands import (
 )
 from lastword.actors.session_messages import MessageBook, Rows
 from lastword.actors.session_record import SessionRecord
-from lastword.actors.session_turns import TURN_RESTARTS_MAX, OpenTurns
+from lastword.actors.session_turns import OpenTurns
+from lastword.actors.stall_watch import StallWatch
 from lastword.actors.system.actor import Actor
+from lastword.actors.system.ref import Ref
 from lastword.actors.system.supervision import ChildFailed
 
-SETTLE_GRACE_S = 5.0
-"""How long a turn that was told its end may take to settle before its actor is looked after (C40)."""
 END_GRACE_S = 3.0
 """How long a CLI that ignores interrupts gets between the gentle signal and the hard one."""
 
@@ -60,6 +63,8 @@ SessionCommand: TypeAlias = (
     | Abandon
     | MessageDeadline
     | CheckSettling
+    | CheckStall
+    | Consulted
     | GetSnapshot
     | CloseSession
     | Start
@@ -102,13 +107,16 @@ class SessionActor(Actor):
         self.cli = Cli(self, request)
         self.admission = Admission(self)
         self.controls = Controls(self)
+        self.stalls = StallWatch(self)
         self.pane = self.spawn(pane.PaneActor, deps.transport, deps.adapter, deps.files, name=f"{row.session_id}/pane")
-        self.watcher = self.spawn(
-            transcript.TranscriptWatcherActor, deps.files, deps.wakes, name=f"{row.session_id}/transcript"
-        )
+        self._watchers = 0
+        self.watcher = self._spawn_watcher()
         self.last_completion: Completion | None = None
         self._closing: CloseSession | None = None
         self._closed_token: int | None = None
+        self._settling_armed = False
+        self._ending: dict[TurnId, float] = {}
+        """Turns that were told their end, and when (monotonic)."""
 
     @property
     def closing(self) -> bool:
@@ -128,7 +136,13 @@ class SessionActor(Actor):
             case MessageDeadline():
                 self.admission.deadline_passed(message.message_id)
             case CheckSettling():
-                self._check_settling()
+                self._settling_armed = False
+                self.put_right()
+                self._watch_settling()
+            case CheckStall():
+                self.stalls.check()
+            case Consulted():
+                self.stalls.consulted(message)
             case GetSnapshot():
                 return self._snapshot()
             case CloseSession():
@@ -236,29 +250,58 @@ class SessionActor(Actor):
         if not self.turns.failed(failed):
             raise RuntimeError(f"{failed.ref.name} failed") from failed.error
 
-    def _check_settling(self) -> None:
-        """C40: a turn was told its end and is not settled. Its actor is stuck or gone: the journal is asked first, then
-        a new epoch takes its place and is told the same again; the old one is fenced off by its epoch.
-        """
-        for turn_id in self.core.ending:
-            open_turn = self.turns.get(turn_id)
-            try:
-                done = self.deps.reader.completion(turn_id)
-            except JournalError:
-                continue
-            if open_turn is None:
-                self.apply(self.core.finished(turn_id))
-            elif done is not None:
-                self._turn_finished(turn.TurnFinished(turn_id=turn_id, epoch=open_turn.turn.epoch, completion=done))
-            elif self.record.acknowledged and self.turns.replace(turn_id):
-                # (while our own batches are not acknowledged, the turn may wait for the same disk)
-                body = events.InvariantViolated(
-                    what=f"a turn was told its end {SETTLE_GRACE_S:g} s ago and is not settled",
-                    repair="its actor was replaced under a new epoch",
-                )
-                self.record.send(drafts=(events.Draft(body=body, turn_id=turn_id),))
-        if self.core.ending:
-            self.after(SETTLE_GRACE_S, CheckSettling(), key="settling")
+    def put_right(self) -> None:
+        """C40: put right what the journal and our own actors say differently, by ordinary means."""
+        try:
+            views = [self._view_of(turn_id) for turn_id in self.core.open]
+        except JournalError:
+            return
+        for repair in reconcile.reconcile(views, journal_waits=not self.record.acknowledged):
+            match repair:
+                case reconcile.FinishFromJournal():
+                    open_turn = self.turns.get(repair.turn_id)
+                    done = self.deps.reader.completion(repair.turn_id)
+                    if open_turn is not None and done is not None:
+                        epoch = open_turn.turn.epoch
+                        self._turn_finished(turn.TurnFinished(turn_id=repair.turn_id, epoch=epoch, completion=done))
+                case reconcile.ForgetTurn():
+                    self.apply(self.core.finished(repair.turn_id))
+                case reconcile.ReplaceActor():
+                    if self.turns.replace(repair.turn_id):
+                        del self._ending[repair.turn_id]
+                        body = events.InvariantViolated(
+                            what=repair.what, repair="its actor was replaced under a new epoch"
+                        )
+                        self.record.send(drafts=(events.Draft(body=body, turn_id=repair.turn_id),))
+                case _:
+                    assert_never(repair)
+
+    def _view_of(self, turn_id: TurnId) -> reconcile.TurnView:
+        return reconcile.TurnView(
+            turn_id=turn_id,
+            native_turn=self.core.open[turn_id],
+            told_end=self.clock.monotonic() - self._ending.get(turn_id, inf) >= reconcile.SETTLE_GRACE_S - 0.001,
+            has_actor=turn_id in self.turns,
+            on_record=self.deps.reader.completion(turn_id) is not None,
+        )
+
+    def _watch_settling(self) -> None:
+        now_s = self.clock.monotonic()
+        self._ending = {turn_id: self._ending.get(turn_id, now_s) for turn_id in self.core.ending}
+        if self._ending and not self._settling_armed:
+            self._settling_armed = True
+            self.after(reconcile.SETTLE_GRACE_S, CheckSettling(), key="settling")
+
+    def _spawn_watcher(self) -> Ref:
+        self._watchers += 1
+        name = f"{self.record.row.session_id}/transcript" + (f"#{self._watchers}" if self._watchers > 1 else "")
+        return self.spawn(transcript.TranscriptWatcherActor, self.deps.files, self.deps.wakes, name=name)
+
+    def renew_watcher(self) -> None:
+        """The one that is there does not see what is on record: another reads it, from the last sure place."""
+        self.watcher.stop()
+        self.watcher = self._spawn_watcher()
+        self.cli.follow_again()
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -269,6 +312,7 @@ class SessionActor(Actor):
         facts = read.facts
         if read.epoch != self.cli.epoch:  # the end of a CLI that has a successor by now says nothing about that one
             facts = tuple(fact for fact in facts if not isinstance(fact, RecordExhausted))
+        self.stalls.note(facts, read.path, read.read_to)
         self.apply(self.core.read(facts))
         self.record.read_to(read.cursor, facts=bool(read.facts))
         self._take_place()
@@ -324,8 +368,8 @@ class SessionActor(Actor):
             self.turns.tell(turn_id, *turn_events)
         for action in after:
             action()
-        if self.core.ending:
-            self.after(SETTLE_GRACE_S, CheckSettling(), key="settling")
+        self._watch_settling()
+        self.stalls.follow()
 
     def _turn_of(self, opened: core.OpenTurn) -> turn_core.Turn:
         message = self.book.rows.get(opened.message_id) if opened.message_id is not None else None
@@ -385,6 +429,7 @@ class SessionActor(Actor):
 
     def _snapshot(self) -> Snapshot:
         row, state = self.record.row, self.cli.state
+        running = self.core.interrupted_turn()
         if self.cli.dialog is not None:
             state = "awaiting_user"
         elif state == "idle" and not self.core.idle:
@@ -398,12 +443,13 @@ class SessionActor(Actor):
             cwd=row.cwd,
             state=state,
             seq=self.record.seq,
-            turn_id=self.core.interrupted_turn(),
+            turn_id=running,
             waiting=tuple(self.core.pending),
             dialog=self.cli.dialog,
             handle=self.cli.handle,
             cli_version=self.core.cli_version,
             last_completion=self.last_completion,
+            waits_for=self.stalls.wait_of(running) if running is not None and not self.closing else None,
         )
 
 
@@ -422,8 +468,6 @@ def _call(function: Callable[[Any], None], argument: Any) -> Callable[[], None]:
 
 __all__ = [
     "END_GRACE_S",
-    "SETTLE_GRACE_S",
-    "TURN_RESTARTS_MAX",
     "Abandon",
     "CheckSettling",
     "CloseSession",

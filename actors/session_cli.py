@@ -35,6 +35,7 @@ class Cli:
         state: as far as the CLI goes: ``starting``, ``idle`` (it takes text), ``gone``.
         epoch: of the pane; what an earlier one still says is not taken.
         exhausted: it is gone and its record was read to the end, or it never came up.
+        held: what of a person delivery waits for, or "".
         last_at: when the last event before this life of the host was recorded, Unix seconds.
     """
 
@@ -48,7 +49,9 @@ class Cli:
         self.dialog: Dialog | None = None
         self.handle = Handle(native_session_id=row.native_session)
         self.last_at = row.opened_at
+        self.held = ""
         self._live = False
+        self._status: SourceSpec | None = None
         self._launch_reason = "open"
         self._failed_starts = 0
         self._last_gone: pane.PaneGone | None = None
@@ -113,17 +116,36 @@ class Cli:
         body = events.SessionRebound(native_session_id=rebound.native_session, previous=rebound.previous)
         return events.Draft(body=body)
 
-    def _follow(self) -> None:
+    @property
+    def ending(self) -> bool:
+        """Whether it is gone and its record is not read to the end yet."""
+        return not self._live and not self.exhausted
+
+    def following(self) -> transcript.Follow:
+        """The record that it writes now, and from where it can be read without any state."""
         session, source = self._session, self._transcript()
         adapter, native = session.deps.adapter, session.core.native_session
-        session.watcher.tell(
-            transcript.Follow(
-                source=source,
-                oracle=lambda offset: adapter.oracle(source, native, offset),
-                cursor=session.record.row.cursor,
-                epoch=self.epoch,
-            )
+        return transcript.Follow(
+            source=source,
+            oracle=lambda offset: adapter.oracle(source, native, offset),
+            cursor=session.record.row.cursor,
+            epoch=self.epoch,
         )
+
+    def follow_again(self) -> None:
+        """Another watcher takes over: tell it all that the one before was told."""
+        self._follow()
+        if self._live:
+            self._session.watcher.tell(transcript.FollowStatus(source=self._status))
+        elif self.ending:
+            self._session.watcher.tell(EndpointGoneHint(exit_status=self._exit_status))
+
+    @property
+    def _exit_status(self) -> int | None:
+        return self._last_gone.exit_status if self._last_gone is not None else None
+
+    def _follow(self) -> None:
+        self._session.watcher.tell(self.following())
 
     def _asked(self, *, resume: bool) -> LaunchRequest:
         native = self._session.core.native_session
@@ -140,6 +162,7 @@ class Cli:
         """A word of the pane; one of an earlier epoch is of no interest any more."""
         if message.epoch != self.epoch:
             return
+        self._session.stalls.heard()
         match message:
             case pane.PaneOpened():
                 self._opened(message)
@@ -173,8 +196,8 @@ class Cli:
         # one that was started before is not started now: nothing was rebuilt
         drafts = () if self._launch_reason == "attach" else (events.Draft(body=started),)
         session.record.send(drafts=drafts, session=row)
-        status = session.deps.adapter.status_file(self._request, opened.pid)
-        session.watcher.tell(transcript.FollowStatus(source=status))
+        self._status = session.deps.adapter.status_file(self._request, opened.pid)
+        session.watcher.tell(transcript.FollowStatus(source=self._status))
 
     def _open_failed(self, failed: pane.PaneOpenFailed) -> None:
         self._live = False
@@ -230,6 +253,7 @@ class Cli:
 
     def _submitted(self, report: typing_core.Submitted) -> None:
         session = self._session
+        self.held = ""
         pending = session.core.pending.get(report.message_id)
         rows: Rows = {}
         drafts: tuple[events.Draft, ...] = ()
@@ -265,11 +289,20 @@ class Cli:
     def _held(self, held: typing_core.Held) -> None:
         if held.reason == "dialog":
             return  # the dialog's own event says it
-        what = {
-            "draft": "a person's draft in the input box",
-            "copy_mode": "the attached person's copy mode",
+        self.held = {
+            "draft": "a draft in the input box",
+            "copy_mode": "the attached one's copy mode",
         }[held.reason]
-        self._tell(events.StallDiagnosed(waits_for=what, elapsed_s=0.0, quiet_s=0.0, evidence="seen in the pane"))
+        waits_for = f"a person: {self.held}"
+        body = events.StallDiagnosed(
+            kind="person",
+            waits_for=waits_for,
+            elapsed_s=0.0,
+            quiet_s=0.0,
+            evidence="seen in the pane",
+            provider=self._session.record.row.provider,
+        )
+        self._tell(body)
 
     def _tell(self, body: events.EventBody) -> None:
         session = self._session
@@ -282,6 +315,7 @@ class Cli:
             return
         session = self._session
         self._live = False
+        self.held = ""
         self._last_gone = gone
         self.handle = Handle(native_session_id=session.core.native_session)
         if self.dialog is not None:

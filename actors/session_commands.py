@@ -70,6 +70,10 @@ class CheckSettling(msgspec.Struct, frozen=True):
     """The reconciler's grace is over for turns that were told their end (C40)."""
 
 
+class CheckStall(msgspec.Struct, frozen=True):
+    """Look whether an open turn is quiet (C41)."""
+
+
 class GetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What is the session now?"""
 

@@ -38,6 +38,11 @@ class SessionRecord:
         """Whether everything that was sent is durable."""
         return self._outbox.empty
 
+    @property
+    def failing(self) -> bool:
+        """Whether the journal could not take something and will be asked again."""
+        return self._outbox.failing
+
     def change(self, **changes: Any) -> SessionRow:
         """Change fields of the row; give it to ``send`` to have it stored."""
         self.row = msgspec.structs.replace(self.row, **changes)

@@ -50,11 +50,15 @@ class FollowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactsRead(msgspec.Struct, frozen=True, kw_only=True):
-    """To the session. ``cursor`` where reading could resume behind these facts without any state."""
+    """To the session. ``cursor`` where reading could resume behind these facts without any state; ``read_to``: bytes of
+    ``path`` that were read.
+    """
 
     epoch: int
     facts: tuple[Fact | core_turn.Superseded, ...]
     cursor: Cursor | None
+    path: str = ""
+    read_to: int = 0
 
 
 WatcherCommand: TypeAlias = Follow | FollowStatus | FileChangedHint | EndpointGoneHint | SweepHint
@@ -238,4 +242,8 @@ class TranscriptWatcherActor(Actor):
         parent, following = self.parent, self._following
         assert parent is not None
         assert following is not None
-        parent.tell(FactsRead(epoch=following.epoch, facts=facts, cursor=cursor))
+        parent.tell(
+            FactsRead(
+                epoch=following.epoch, facts=facts, cursor=cursor, path=following.source.path, read_to=self._offset
+            )
+        )

@@ -149,12 +149,18 @@ class UsageReported(Body, frozen=True, kw_only=True, tag="usage_reported"):
 
 
 class StallDiagnosed(Body, frozen=True, kw_only=True, tag="stall_diagnosed"):
-    """What a silent turn is waiting for, with evidence. Settles nothing (C42)."""
+    """What a silent turn is waiting for, with evidence. Settles nothing (C42).
+
+    ``kind`` is a word of :data:`lastword.actors.core.stall.StallKind`, for programs; ``evidence`` says where in the
+    provider's record it stands.
+    """
 
     waits_for: str
     elapsed_s: float
     quiet_s: float
     evidence: str = ""
+    kind: str = ""
+    provider: str = ""
 
 
 class InvariantViolated(Body, frozen=True, kw_only=True, tag="invariant_violation"):

@@ -9,6 +9,7 @@ import msgspec
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion
+from lastword.actors.core.stall import Wait
 
 SessionState = Literal["starting", "idle", "busy", "awaiting_user", "gone", "closed"]
 
@@ -41,6 +42,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         turn_id: the turn that runs or is being delivered, or None.
         waiting: messages accepted and not bound to a turn yet.
         seq: the session's last event known here.
+        waits_for: what the open turn waits for now (C42), None where none is open.
     """
 
     session_id: SessionId
@@ -55,3 +57,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     handle: Handle = Handle()
     cli_version: str = ""
     last_completion: Completion | None = None
+    waits_for: Wait | None = None

@@ -1,0 +1,195 @@
+"""The watch over quiet turns of one session (C41, C42): looks again, names what is waited for, settles nothing.
+
+A session without an open turn has no timer here and costs nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from lastword.actors.core import events, stall
+from lastword.actors.core.facts import CliStatusSeen, TurnClosed
+from lastword.actors.core.ids import TurnId
+from lastword.actors.core.outcome import Evidence
+from lastword.actors.core.reconcile import unobserved
+from lastword.actors.reconciler import Consult, Consulted, ReconcilerActor
+from lastword.actors.session_commands import CheckStall
+
+if TYPE_CHECKING:
+    from lastword.actors.session import SessionActor
+    from lastword.actors.system.ref import Ref
+
+WATCHERS_MAX = 3
+"""So many watchers of one session in a row are replaced because they do not see what is on record."""
+
+
+class StallWatch:
+    """Runs on the session actor's thread only."""
+
+    def __init__(self, session: SessionActor) -> None:
+        self._session = session
+        self._heard_mono_s = session.clock.monotonic()
+        self._armed = False
+        self._tracks: dict[str, stall.Track] = {}
+        self._status: CliStatusSeen | None = None
+        self._told: set[TurnId] = set()
+        self._reconciler: Ref | None = None
+        self._observed: dict[str, int] = {}
+        self._suspected: int | None = None
+        self._watchers = 0
+
+    # --- what is heard ------------------------------------------------------------------------------------------------
+
+    def heard(self) -> None:
+        """Something happened: nobody is quiet."""
+        self._heard_mono_s = self._session.clock.monotonic()
+
+    def note(self, facts: tuple[object, ...], path: str, read_to: int) -> None:
+        """Facts came; the watcher has read ``path`` up to ``read_to`` bytes."""
+        if path:
+            self._observed = {path: read_to}
+        for fact in facts:
+            if fact != self._status:  # a registry that is read again says nothing new
+                self.heard()
+            if isinstance(fact, CliStatusSeen):
+                self._status = fact
+            else:
+                self._watchers = 0
+            native = stall.native_of(fact)
+            if native and not isinstance(fact, TurnClosed):
+                self._tracks.setdefault(native, stall.Track()).note(fact)  # type: ignore[arg-type]
+            elif native:
+                self._tracks.pop(native, None)
+
+    def follow(self) -> None:
+        """A turn may be open now: watch it."""
+        if not self._armed and self._session.core.open:
+            self._armed = True
+            self.heard()
+            self._session.after(stall.QUIET_S, CheckStall(), key="stall")
+
+    # --- the look -----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """The time for a look: at once where a turn is quiet, else when it will be."""
+        session = self._session
+        self._told &= set(session.core.open)
+        if not session.core.open:
+            self._armed = False
+            self._suspected = None
+            self._tracks.clear()
+            return
+        quiet_s = session.clock.monotonic() - self._heard_mono_s
+        if quiet_s < stall.QUIET_S:
+            session.after(stall.QUIET_S - quiet_s, CheckStall(), key="stall")
+            return
+        session.put_right()
+        if "asserts_completion" in session.deps.adapter.capabilities:
+            self._consult()
+        if quiet_s >= stall.WARN_S:
+            for turn_id in session.core.open:
+                if turn_id not in self._told:
+                    self._told.add(turn_id)
+                    self._tell(turn_id, self.wait_of(turn_id), quiet_s)
+        session.after(stall.CONSULT_EVERY_S, CheckStall(), key="stall")
+
+    def _consult(self) -> None:
+        session = self._session
+        if self._reconciler is None:
+            name = f"{session.record.row.session_id}/reconciler"
+            self._reconciler = session.spawn(ReconcilerActor, session.deps.files, name=name)
+        follow = session.cli.following()
+        self._reconciler.tell(
+            Consult(
+                source=follow.source,
+                oracle=follow.oracle,
+                cursor=follow.cursor,
+                observed_to=self._observed.get(follow.source.path, 0),
+            )
+        )
+
+    def consulted(self, found: Consulted) -> None:
+        """What the other reader found. What it sees and we do not may be on its way to us: it is believed unobserved
+        when a second look, seconds later, finds it still so.
+        """
+        session = self._session
+        natives = frozenset(session.core.open.values())
+        behind = unobserved(found.facts, self._observed.get(found.path, 0), natives)
+        if behind is None or not session.core.open:
+            self._suspected = None
+            return
+        if self._suspected is None:
+            self._suspected = behind.offset
+            return
+        self._suspected = None
+        if self._watchers >= WATCHERS_MAX:
+            return
+        self._watchers += 1
+        quiet_s = session.clock.monotonic() - self._heard_mono_s
+        for turn_id, native in session.core.open.items():
+            for end in behind.ends:
+                if end.native_turn == native or not native:
+                    self._tell(turn_id, self._missed(end), quiet_s)
+        body = events.InvariantViolated(
+            what=f"the record of {session.record.row.provider} holds what the runtime did not observe",
+            repair="it is read again by another watcher",
+        )
+        session.record.send(drafts=(events.Draft(body=body),))
+        session.renew_watcher()
+
+    def _missed(self, end: TurnClosed) -> stall.Wait:
+        provider = self._session.record.row.provider
+        at = f" at {stamp(end.evidence.native_at)}" if end.evidence.native_at is not None else ""
+        said = f" with {stall.shown(end.answer)!r}" if end.answer is not None else ""
+        what = f"{provider} {end.status}{at}{said}; the runtime did not observe it"
+        return stall.Wait(kind="unobserved", what=what, since=end.evidence.native_at, evidence=end.evidence)
+
+    # --- the diagnosis ------------------------------------------------------------------------------------------------
+
+    def wait_of(self, turn_id: TurnId) -> stall.Wait:
+        """What that open turn waits for now."""
+        session = self._session
+        native = session.core.open.get(turn_id, "")
+        pending = next((each for each in session.core.pending.values() if each.turn_id == turn_id), None)
+        open_turn, dialog = session.turns.get(turn_id), session.cli.dialog
+        return stall.diagnose(
+            stall.View(
+                provider=session.record.row.provider,
+                stage=pending.stage if pending is not None else "",
+                held=session.cli.held,
+                dialog=(dialog.kind, dialog.question) if dialog is not None else None,
+                journal_waits=session.record.failing,
+                cli=session.cli.state,
+                ending=session.cli.ending,
+                status=self._status,
+                track=self._tracks.get(native, stall.Track()),
+                since=open_turn.turn.accepted_at if open_turn is not None else None,
+            )
+        )
+
+    def _tell(self, turn_id: TurnId, wait: stall.Wait, quiet_s: float) -> None:
+        session = self._session
+        open_turn = session.turns.get(turn_id)
+        began = open_turn.turn.accepted_at if open_turn is not None else None
+        now = session.clock.wall()
+        body = events.StallDiagnosed(
+            kind=wait.kind,
+            waits_for=f"{wait.what} for {now - wait.since:.0f} s" if wait.since is not None else wait.what,
+            elapsed_s=now - began if began is not None else 0.0,
+            quiet_s=quiet_s,
+            evidence=_told(wait.evidence),
+            provider=session.record.row.provider,
+        )
+        session.record.send(drafts=(events.Draft(body=body, turn_id=turn_id),))
+
+
+def stamp(at: float) -> str:
+    """Local time, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def _told(evidence: Evidence | None) -> str:
+    if evidence is None:
+        return ""
+    return f"{evidence.source} byte {evidence.offset} id {evidence.native_id or '-'}"
