@@ -18,8 +18,9 @@ from lastword.actors.core.errors import UsageError
 from lastword.actors.core.events import Event
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.outcome import Completion, Evidence
-from lastword.actors.core.ports import TurnRow
+from lastword.actors.core.ports import SessionRow, TurnRow
 from lastword.runtime.command._desk import open_reader
+from lastword.runtime.command._record import recorded_end
 from lastword.runtime.command._show import as_json, default_state, one_line, out, state_option, table
 
 if TYPE_CHECKING:
@@ -45,6 +46,14 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since_before_ms: float | None = None
 
 
+class RecordedEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider's own record holds the end of a turn that is not settled here. No text (C62): its length."""
+
+    status: str
+    evidence: Evidence
+    answer_chars: int | None
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What ``--json`` prints."""
 
@@ -55,6 +64,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None
     settled_by: str
     waits_for: str
+    recorded_end: RecordedEnd | None
     points: tuple[Point, ...]
 
 
@@ -94,8 +104,17 @@ def explain(journal: SqliteJournal, turn_id: TurnId, now_wall_s: float) -> Expla
         status=completion.status if completion is not None else None,
         settled_by=_settled_by(completion),
         waits_for="" if completion is not None else _waits_for(row, story, now_wall_s),
+        recorded_end=_recorded_end(journal, session, row) if completion is None and session is not None else None,
         points=_points(row, completion, story),
     )
+
+
+def _recorded_end(journal: SqliteJournal, session: SessionRow, row: TurnRow) -> RecordedEnd | None:
+    end = recorded_end(journal, session, row)
+    if end is None:
+        return None
+    chars = len(end.answer) if end.answer is not None else None
+    return RecordedEnd(status=end.status, evidence=end.evidence, answer_chars=chars)
 
 
 def _story(journal: SqliteJournal, row: TurnRow, completion: Completion | None) -> list[Event]:
@@ -238,7 +257,14 @@ def _text(told: Explanation) -> str:
     lines += [f"[{number}] {one_line(path)}" for path, number in files.items()]
     if told.settled_by:
         lines.append(f"settled by {told.settled_by}")
-    if told.waits_for:
+    if told.recorded_end is not None:
+        end = told.recorded_end
+        at = end.evidence.native_at
+        when = time.strftime(" at %H:%M:%S", time.localtime(at)) if at is not None else ""
+        text = f" with an answer of {end.answer_chars} characters" if end.answer_chars is not None else ""
+        where = f"{one_line(end.evidence.source)} byte {end.evidence.offset}"
+        lines.append(f"not settled: {told.provider} {end.status}{when}{text} ({where}); no host observed it")
+    elif told.waits_for:
         lines.append(f"not settled: waits for {told.waits_for}")
     return "\n".join(lines)
 
