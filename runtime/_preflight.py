@@ -26,10 +26,13 @@ def find_adapter(adapters: Mapping[str, Adapter], provider: str) -> Adapter:
     """
     adapter = adapters.get(provider)
     if adapter is None:
+        from lastword.transports.providers import READERS  # noqa: PLC0415 - for the refusal alone
+
         known = ", ".join(sorted(adapters))
+        only_read = f"{provider!r} cannot be driven yet, only its record files are read (lastword read)"
         raise UsageError(
             "unknown_provider",
-            f"no provider is called {provider!r}",
+            only_read if provider in READERS else f"no provider is called {provider!r}",
             remedy=f"Known here: {known}",
             provider=provider,
         )

@@ -180,6 +180,17 @@ class Oracle(Protocol):
         ...
 
 
+class Reader(Protocol):
+    """What reading a provider's record files needs of it. An adapter is one; a reader alone starts and types nothing."""
+
+    @property
+    def name(self) -> str: ...
+
+    def oracle(self, source: SourceSpec, native_session: str, offset: int = 0) -> Oracle:
+        """A reader of that file, of whatever kind it is, that starts at ``offset`` (where an oracle was quiescent)."""
+        ...
+
+
 class Adapter(Protocol):
     """One provider over its own TUI. Pure; shared by all sessions and threads."""
 

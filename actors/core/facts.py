@@ -25,6 +25,7 @@ class PromptRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_reco
         text: what the CLI recorded as its input, its own wrapping removed; "" where it has no human text.
         taken: how the CLI took it: typed, out of its own queue, over its SDK, a shell line (``!``), or by itself.
         origin: why, where nobody typed it: ``task_notification``, ``hook``, ``local_command``; else "".
+        also: other names of this native turn, under which another file of the same conversation may tell it.
     """
 
     native_turn: str
@@ -32,6 +33,7 @@ class PromptRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_reco
     evidence: Evidence
     taken: Taken = "typed"
     origin: str = ""
+    also: tuple[str, ...] = ()
 
 
 class InputQueued(msgspec.Struct, frozen=True, kw_only=True, tag="input_queued"):
@@ -42,11 +44,12 @@ class InputQueued(msgspec.Struct, frozen=True, kw_only=True, tag="input_queued")
 
 
 class InputJoined(msgspec.Struct, frozen=True, kw_only=True, tag="input_joined"):
-    """The CLI absorbed a message into the running native turn."""
+    """The CLI absorbed a message into the running native turn. ``also``: see :class:`PromptRecorded`."""
 
     native_turn: str
     text: str
     evidence: Evidence
+    also: tuple[str, ...] = ()
 
 
 class InputDropped(msgspec.Struct, frozen=True, kw_only=True, tag="input_dropped"):
@@ -115,6 +118,7 @@ class TurnClosed(msgspec.Struct, frozen=True, kw_only=True, tag="turn_closed"):
         answer: text of the last assistant message (all its blocks) when completed, "" when it recorded none;
             None for every other status.
         background_pending: background tasks that the record says are still running.
+        by_end_of_file: no terminal record says so; the record shows it because its writer is gone.
     """
 
     native_turn: str
@@ -123,6 +127,7 @@ class TurnClosed(msgspec.Struct, frozen=True, kw_only=True, tag="turn_closed"):
     answer: str | None = None
     error: TurnError | None = None
     background_pending: int = 0
+    by_end_of_file: bool = False
 
 
 class TurnInherited(msgspec.Struct, frozen=True, kw_only=True, tag="turn_inherited"):

@@ -45,6 +45,14 @@ class ReadTurn(msgspec.Struct, kw_only=True):
     origin: str = ""
     error: str = ""
     error_kind: str = ""
+    names: set[str] = set()
+    """All names of the turn and of what it took in, for :func:`merged`."""
+    by_end_of_file: bool = False
+
+    @property
+    def certainty(self) -> int:
+        """How well its end is told: by a terminal record, by the end of the file, not at all."""
+        return 0 if self.status == "unsettled" else 1 if self.by_end_of_file else 2
 
     def as_json(self) -> dict[str, Any]:
         """The turn in the form of the cases; optional keys only where they say something."""
@@ -70,10 +78,15 @@ def read_turns(facts: Iterable[Fact]) -> list[ReadTurn]:
         match fact:
             case PromptRecorded():
                 if fact.native_turn not in turns:
-                    text = None if fact.origin and not fact.text else fact.text.strip()
-                    turns[fact.native_turn] = ReadTurn(native=fact.native_turn, input=text, origin=fact.origin)
+                    turns[fact.native_turn] = ReadTurn(
+                        native=fact.native_turn,
+                        input=fact.text.strip() or None,
+                        origin=fact.origin,
+                        names={fact.native_turn, *fact.also},
+                    )
             case InputJoined(native_turn=native) if native in turns:
                 turns[native].joined.append(fact.text.strip())
+                turns[native].names.update(fact.also)
             case ToolStarted(native_turn=native) if native in turns:
                 turns[native].tools.setdefault(fact.call_id, ReadTool(name=fact.name))
             case ToolFinished(native_turn=native) if native in turns and fact.call_id in turns[native].tools:
@@ -83,6 +96,7 @@ def read_turns(facts: Iterable[Fact]) -> list[ReadTurn]:
             case TurnClosed(native_turn=native) if native in turns and turns[native].status == "unsettled":
                 turn = turns[native]
                 turn.status = fact.status
+                turn.by_end_of_file = fact.by_end_of_file
                 turn.final_text = fact.answer if fact.status == "completed" else None
                 if fact.error is not None:
                     turn.error = fact.error.native_kind or fact.error.message
@@ -90,3 +104,28 @@ def read_turns(facts: Iterable[Fact]) -> list[ReadTurn]:
             case _:
                 pass
     return list(turns.values())
+
+
+def merged(files: Iterable[Iterable[ReadTurn]]) -> list[ReadTurn]:
+    """The turns of several files of one conversation, each once, in the order given.
+
+    Two files tell the same turn where they share a name of it; a turn that one file tells whole may be told as several
+    by another that does not know what belongs together. The telling with the better proved end is taken.
+    """
+    tellings: list[list[ReadTurn]] = []
+    place_of: dict[str, int] = {}
+    for turn in (turn for turns in files for turn in turns):
+        known = sorted({place_of[name] for name in turn.names if name in place_of})
+        if known:
+            place = known[0]
+        else:
+            place = len(tellings)
+            tellings.append([])
+        for other in known[1:]:
+            tellings[place] += tellings[other]
+            tellings[other] = []
+        tellings[place].append(turn)
+        for told in tellings[place] if known else (turn,):
+            for name in told.names:
+                place_of[name] = place
+    return [max(told, key=lambda turn: turn.certainty) for told in tellings if told]

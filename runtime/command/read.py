@@ -8,33 +8,33 @@ from pathlib import Path
 
 import click
 
-from lastword.actors.core.adapter import Adapter, SourceSpec
+from lastword.actors.core.adapter import Reader, SourceSpec
 from lastword.actors.core.errors import UsageError
 from lastword.actors.core.facts import Fact
-from lastword.actors.core.reading import ReadTurn, read_turns
+from lastword.actors.core.reading import ReadTurn, merged, read_turns
 from lastword.runtime.command._show import as_json, one_line, out, table
 
 CHUNK_BYTES = 1024 * 1024
 """Read at a time: a record of any length costs the longest line, not the file."""
 
 
-def find_reader(provider: str) -> Adapter:
-    """The adapter whose record it is.
+def find_reader(provider: str) -> Reader:
+    """The reader of that provider's record.
 
     Raises:
         UsageError: ``unknown_provider``.
     """
-    from lastword.transports.providers import PROVIDERS  # noqa: PLC0415 - known providers are loaded for this alone
+    from lastword.transports.providers import READERS  # noqa: PLC0415 - known providers are loaded for this alone
 
-    adapter = PROVIDERS.get(provider)
-    if adapter is None:
+    reader = READERS.get(provider)
+    if reader is None:
         raise UsageError(
             "unknown_provider",
             f"no provider is called {provider!r}",
-            remedy=f"Known here: {', '.join(sorted(PROVIDERS))}",
+            remedy=f"Known here: {', '.join(sorted(READERS))}",
             provider=provider,
         )
-    return adapter
+    return reader
 
 
 def read_files(
@@ -49,31 +49,27 @@ def read_files(
     Raises:
         UsageError: ``unknown_provider``; ``file_unreadable``, whatever stands in the others.
     """
-    adapter = find_reader(provider)
+    reader = find_reader(provider)
     read: list[tuple[float, str, list[ReadTurn]]] = []
     seen: set[tuple[int, int]] = set()
     for file in files:
         path = Path(file)
-        reading = _Reading(adapter, path, chunk_bytes, seen)
+        reading = _Reading(reader, path, chunk_bytes, seen)
         turns = read_turns(reading.facts())
         read.append((reading.first_at, path.name, turns))
-    once: dict[str, ReadTurn] = {}
-    for _, _, turns in sorted(read, key=lambda item: item[:2]):
-        for turn in turns:
-            once.setdefault(turn.native, turn)
-    return list(once.values())
+    return merged(turns for _, _, turns in sorted(read, key=lambda item: item[:2]))
 
 
 class _Reading:
     """One file on its way through an oracle."""
 
-    def __init__(self, adapter: Adapter, path: Path, chunk_bytes: int, seen: set[tuple[int, int]]) -> None:
+    def __init__(self, reader: Reader, path: Path, chunk_bytes: int, seen: set[tuple[int, int]]) -> None:
         self.first_at = float("inf")
         self._path = path
         self._chunk_bytes = chunk_bytes
         self._seen = seen
         source = SourceSpec(kind="append-jsonl", path=str(path), root=str(path.parent))
-        self._oracle = adapter.oracle(source, "", 0)
+        self._oracle = reader.oracle(source, "", 0)
 
     def facts(self) -> Iterator[Fact]:
         """Its facts, as they are read; nothing for a file that was given twice."""

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lastword.actors.core.adapter import Adapter
+from lastword.actors.core.adapter import Adapter, Reader
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
+from lastword.transports.providers.codex import CodexReader
 from lastword.transports.providers.memory import MemoryAdapter
+from lastword.transports.providers.pi import PiReader
 
 PROVIDERS: Mapping[str, Adapter] = {adapter.name: adapter for adapter in (ClaudeCodeAdapter(), MemoryAdapter())}
+"""Those that can be driven."""
+
+_RECORDS: tuple[Reader, ...] = (CodexReader(), PiReader())
+READERS: Mapping[str, Reader] = {**PROVIDERS, **{reader.name: reader for reader in _RECORDS}}
+"""Those whose records can be read: all that can be driven, and those that cannot yet."""

@@ -229,7 +229,7 @@ class ClaudeOracle:
         if turn is not None and turn.said is not None and self._sdk and self._final(turn.said):
             evidence = turn.said.evidence
             assert evidence is not None
-            self._complete(turn, evidence, 0)
+            self._complete(turn, evidence, 0, by_end_of_file=True)
         facts, self._facts = self._facts, []
         return facts
 
@@ -606,7 +606,7 @@ class ClaudeOracle:
     def _final(self, said: _Said) -> bool:
         return said.stop_reason in ENDS_BY_ITSELF
 
-    def _complete(self, turn: _Turn, evidence: Evidence, background: int) -> None:
+    def _complete(self, turn: _Turn, evidence: Evidence, background: int, *, by_end_of_file: bool = False) -> None:
         self._flush_said()
         said = turn.said
         answer = said.text if said is not None and self._final(said) else ""
@@ -618,6 +618,7 @@ class ClaudeOracle:
                 answer=answer,
                 evidence=evidence,
                 background_pending=background,
+                by_end_of_file=by_end_of_file,
             ),
         )
 
