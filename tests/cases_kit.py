@@ -54,9 +54,9 @@ FAMILIES = (
     Family(
         "claude-code",
         ("claude_code/2.1.332/cases", "claude_code/2.1.332/lab"),
-        re.compile(rb'"sessionId": ?"([^"]+)"'),
+        re.compile(rb'"session(?:_id|Id)": ?"([^"]+)"'),
         (b'"turn_duration"', b"[Request interrupted", b'"isApiErrorMessage":true', b'"type":"result"'),
-        37,
+        38,
         other_ends=frozenset({"print.jsonl"}),
     ),
     Family(
@@ -73,6 +73,37 @@ FAMILIES = (
         (b'"agent_settled"',),
         18,
         by_end_of_file=frozenset({".session."}),
+    ),
+    Family(
+        "qwen",
+        ("qwen/0.24.4/cases",),
+        re.compile(rb'"session(?:_id|Id)": ?"([^"]+)"'),
+        (b'"type":"result"',),
+        3,
+        by_end_of_file=frozenset({"tui-chat"}),
+    ),
+    Family(
+        "gemini",
+        ("gemini/0.61.0/cases",),
+        re.compile(rb'"session(?:_id|Id)": ?"([^"]+)"'),
+        (b'"type":"result"',),
+        3,
+        by_end_of_file=frozenset({"chat-tool"}),
+    ),
+    Family(
+        "opencode",
+        ("opencode/1.18.33/cases",),
+        re.compile(rb'"sessionID": ?"([^"]+)"'),
+        (b'"type":"error"',),
+        2,
+        by_end_of_file=frozenset({"run-"}),
+    ),
+    Family(
+        "cursor",
+        ("cursor/emulated/cases",),
+        re.compile(rb'"session_id": ?"([^"]+)"'),
+        (b'"type":"result"',),
+        2,
     ),
 )
 BY_PROVIDER = {family.provider: family for family in FAMILIES}

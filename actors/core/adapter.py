@@ -181,7 +181,7 @@ class Oracle(Protocol):
 
 
 class Reader(Protocol):
-    """What reading a provider's record files needs of it. An adapter is one; a reader alone starts and types nothing."""
+    """What reading a provider's record files needs of it. An adapter is one; a mere reader starts nothing."""
 
     @property
     def name(self) -> str: ...

@@ -22,6 +22,7 @@ Source: pi 1.6.0, tests/fixtures/pi/1.6.0.
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ from lastword.actors.core.facts import (
     TurnClosed,
 )
 from lastword.actors.core.outcome import Evidence, TurnError
-from lastword.transports.providers.line_oracle import SUPERSEDED, LineOracle, as_json, cut, turn_error, when
+from lastword.transports.providers.line_oracle import CLOSED_MAX, SUPERSEDED, LineOracle, as_json, cut, turn_error, when
 from lastword.transports.providers.pi_records import Block, Entry, Event, Message, Pushed, Recorded
 
 STATUS = re.compile(r"\s*(?:HTTP )?([45]\d\d)\b")
@@ -106,12 +107,17 @@ class _RunOracle(LineOracle):
     def __init__(self, native_session: str = "", offset: int = 0) -> None:
         super().__init__(native_session, offset)
         self._run: _Run | None = None
+        self._opened_names: deque[str] = deque(maxlen=CLOSED_MAX)
 
     @property
     def _busy(self) -> bool:
         return self._run is not None
 
     def _opened(self, native: str, text: str, evidence: Evidence, taken: Taken, also: tuple[str, ...] = ()) -> None:
+        if native in self._opened_names:
+            self._unknown("prompt_again", evidence)
+            return
+        self._opened_names.append(native)
         self._run = _Run(native)
         self._facts.append(PromptRecorded(native_turn=native, text=text, evidence=evidence, taken=taken, also=also))
 
@@ -191,7 +197,7 @@ class _SettledOracle(_RunOracle):
         queued = text in self._queued
         if queued:
             self._queued.remove(text)
-        if self._run is None:
+        if self._run is None or native in self._opened_names:
             self._opened(native, text, evidence, "queued" if queued else taken, also)
         else:
             self._joined(self._run, text, evidence, joins)
@@ -369,6 +375,9 @@ class PiSessionOracle(_RunOracle):
             case "user":
                 made = when(message.timestamp)
                 queued = made is not None and self._last_at is not None and made < self._last_at
+                if message.name and message.name in self._opened_names:
+                    self._unknown("prompt_again", evidence)
+                    return
                 if run is not None and queued:
                     self._joined(run, message.text, evidence, (message.name,) if message.name else ())
                 else:
