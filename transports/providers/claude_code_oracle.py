@@ -55,6 +55,8 @@ ENDS_BY_ITSELF = frozenset({"end_turn", "stop_sequence", "pause_turn", "max_toke
 """stop_reasons of a message behind which a turn may be over; any other, known or new, goes on."""
 TOOL_RESULT_CHARS_MAX = 64 * 1024
 CUT_MARK = "\n…[cut by lastword]"
+RESETS_AT_MAX = 1e11
+"""Unix seconds; what is greater is no time in seconds."""
 UUIDS_MAX = 8192
 """Record ids of the open turn that are kept to tell its terminal record from a late one."""
 INTERRUPTED = "[Request interrupted by user"
@@ -508,7 +510,13 @@ class ClaudeOracle:
         word = line.error if isinstance(line.error, str) else ""
         text = text_of(message.content)
         kind = _error_kind(word, line.api_error_status, message.stop_reason, text)
-        error = TurnError(kind=kind, message=text[:2000], native_kind=word, status_code=line.api_error_status)
+        error = TurnError(
+            kind=kind,
+            message=text[:2000],
+            native_kind=word,
+            status_code=line.api_error_status,
+            resets_at=_resets_at(line.quota_limits) if kind == "rate_limited" else None,
+        )
         self._close(turn, TurnClosed(native_turn=turn.native, status="failed", evidence=evidence, error=error))
 
     # --- system, attachments, queue ---------------------------------------------------------------------------------
@@ -633,6 +641,12 @@ class ClaudeOracle:
         self._facts.append(closed)
         self._closed.append(turn.uuids)
         self._turn = None
+
+
+def _resets_at(quota: object) -> float | None:
+    """``quotaLimits.resetsAt``, Unix seconds. Only an account's limit has it: a plain 429 names no end."""
+    at = quota.get("resetsAt") if isinstance(quota, dict) else None
+    return float(at) if isinstance(at, int | float) and not isinstance(at, bool) and 0 < at < RESETS_AT_MAX else None
 
 
 def _error_kind(word: str, status: int | None, stop_reason: str | None, text: str) -> ErrorKind:

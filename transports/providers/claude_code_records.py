@@ -102,6 +102,7 @@ class Line(msgspec.Struct, frozen=True, rename="camel"):
     is_api_error_message: bool | None = None
     api_error_status: int | None = None
     error: Any = None
+    quota_limits: Any = None
     is_aborted_mid_stream: bool | None = None
     api_block_index: int | None = None
     request_session_id: str | None = None
