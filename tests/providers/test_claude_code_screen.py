@@ -176,3 +176,66 @@ def test_c25_no_recorded_dialog_or_panel_is_taken_for_a_box_and_no_box_for_a_dia
 def test_clearing_takes_two_keys_a_line() -> None:
     assert clear_draft_keys("one") == ("C-u",) * 3
     assert clear_draft_keys("a\nb\nc") == ("C-u",) * 7
+
+
+DIALOGS = SCREENS.parent / "dialogs"
+
+
+def recorded(name: str) -> SignalView:
+    shot = json.loads((DIALOGS / f"{name}.json").read_text())
+    status = json.dumps(shot["registry"]).encode() if shot["registry"] else None
+    return SignalView(screen=tuple(shot["screen"]), title=shot["title"], status=status, pid=shot["pid"])
+
+
+@pytest.mark.contract("C25")
+@pytest.mark.parametrize(
+    ("name", "kind", "options"),
+    [
+        ("api_key", "login", ("Yes", "No (recommended)")),
+        ("trust", "trust", ("No, exit", "Yes, I trust this folder")),
+        ("bypass_permissions", "other", ("No, exit", "Yes, I accept")),
+        (
+            "mcp_one",
+            "other",
+            (
+                "Use this MCP server",
+                "Use this and all future MCP servers in this project",
+                "Continue without using this MCP server",
+            ),
+        ),
+        (
+            "read_outside",
+            "permission",
+            (
+                "Yes, and keep allowing any reads outside the working directories",
+                "No, and block reads outside the working directories from now on",
+                "No, and ask again next time",
+                "Yes, but ask again next time",
+            ),
+        ),
+        ("ask_question", "question", ("Red", "Blue", "Type something.", "Chat about this")),
+        ("plan_exit", "permission", ("Yes, and switch to default (ask each time) for this session", "No")),
+        ("auto_mode_unchecked", "other", ()),
+    ],
+)
+def test_c25_a_recorded_dialog_has_its_kind_and_its_options_in_order(
+    name: str, kind: str, options: tuple[str, ...]
+) -> None:
+    signal = signals(recorded(name))
+    assert isinstance(signal, DialogOpen), signal
+    assert (signal.kind, signal.options) == (kind, options)
+
+
+@pytest.mark.contract("C25")
+def test_c25_a_prompt_above_a_dialog_without_options_is_no_option_of_it() -> None:
+    """Its "option" would have been answered with the dialog's Enter, which stays in auto mode."""
+    signal = signals(recorded("auto_mode_unchecked"))
+    assert isinstance(signal, DialogOpen), signal
+    assert signal.question.startswith("Auto mode can't check actions in this session")
+    assert answer_keys(signal, 1) == ()
+
+
+@pytest.mark.contract("C24")
+@pytest.mark.parametrize("name", ["no_key_start", "no_key_after_prompt", "after_plain_429"])
+def test_c24_a_suggestion_is_no_draft_where_the_footer_has_no_shortcuts(name: str) -> None:
+    assert signals(recorded(name)) == Ready()

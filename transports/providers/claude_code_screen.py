@@ -31,7 +31,10 @@ CHECKBOX = ("[ ]", "[✔]")  # what the options of a multiple choice begin with
 SUBMIT = "Submit"  # its last row, which has no number
 
 _EMPTY_BOX = ("? for shortcuts", "esc to interrupt")
-_GREY_HINT = re.compile(r'Press up to edit queued messages|Try "[^"]*"')  # for a footer that a status line replaced
+_GREY_HINT = re.compile(  # for a footer without those marks: auto mode, a status line
+    r"Press up to edit queued messages|Once fixed, resend your message|Resend your message to try again|"
+    r'Try "[^"]*"'
+)
 _HINT = re.compile(r"\b(?:Esc|Enter|Tab/Arrow keys|↑/↓|←/→) to [a-z]+")
 _OPTION = re.compile(r"^(?P<pad>\s*)(?P<cursor>❯ )?\s*(?P<number>\d{1,2})\. (?P<label>.*\S)")
 _KINDS: tuple[tuple[DialogKind, re.Pattern[str]], ...] = (
@@ -147,7 +150,7 @@ def _dialog(lines: Sequence[str], registry: Registry | None, stamp: str) -> Dial
     first, options, cursor = _numbered(region)
     if not options and not panel and hinted:  # without a hint a prompt of the conversation above would pass for one
         first, options, cursor = _unnumbered(region)
-    if not options and not panel:
+    if not options and not panel and not (waiting and hinted and top >= 0):
         return None
     body = [line.strip() for line in region[:first] if line.strip() and not _is_ornament(line)]
     question = "\n".join(body)[:QUESTION_CHARS_MAX]
@@ -164,10 +167,12 @@ def _top(lines: Sequence[str]) -> int:
         if _is_panel_top(lines[at]):
             return at
         if _is_rule(lines[at]):
+            below = lines[at + 1 :] if nearest < 0 else [line for line in lines[at + 1 :] if not _is_prompt(line)]
             nearest = at if nearest < 0 else nearest
-            if any(_starts_choice(line) for line in lines[at + 1 :]):
+            if any(_starts_choice(line) for line in below):
                 return at
-    return -1 if any(_starts_choice(line) for line in lines) else nearest
+    above = any(_starts_choice(line) and not _is_prompt(line) for line in lines)
+    return -1 if above else nearest
 
 
 def _starts_choice(line: str) -> bool:
@@ -175,6 +180,11 @@ def _starts_choice(line: str) -> bool:
     if found is not None:
         return int(found["number"]) == 1
     return line.lstrip().startswith("❯ ")
+
+
+def _is_prompt(line: str) -> bool:
+    """A prompt of the conversation: in the first column, and no numbered choice."""
+    return line.startswith("❯ ") and _OPTION.match(line) is None
 
 
 def _is_ornament(line: str) -> bool:
@@ -224,11 +234,11 @@ def _in_column(line: str, column: int) -> bool:
 
 
 def _kind(text: str, registry: Registry | None, *, panel: bool) -> DialogKind:
-    if panel:
-        return "panel"
     waiting_for = registry.waiting_for if registry is not None and registry.status == "waiting" else ""
     if waiting_for == "permission prompt":
-        return "permission"
+        return "permission"  # leaving plan mode is asked in a panel's frame
+    if panel:
+        return "panel"
     if waiting_for == "input needed":
         return "question"
     return next((kind for kind, shape in _KINDS if shape.search(text)), "other")
