@@ -239,3 +239,9 @@ def test_c25_a_prompt_above_a_dialog_without_options_is_no_option_of_it() -> Non
 @pytest.mark.parametrize("name", ["no_key_start", "no_key_after_prompt", "after_plain_429"])
 def test_c24_a_suggestion_is_no_draft_where_the_footer_has_no_shortcuts(name: str) -> None:
     assert signals(recorded(name)) == Ready()
+
+
+@pytest.mark.contract("C22")
+def test_c22_behind_a_usage_limit_the_box_takes_a_message() -> None:
+    assert signals(recorded("after_usage_limit")) == Ready()
+    assert signals(recorded("draft_usage_limit")) == Ready(draft="second message")

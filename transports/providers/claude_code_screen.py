@@ -36,6 +36,7 @@ _GREY_HINT = re.compile(  # for a footer without those marks: auto mode, a statu
     r'Try "[^"]*"'
 )
 _HINT = re.compile(r"\b(?:Esc|Enter|Tab/Arrow keys|↑/↓|←/→) to [a-z]+")
+_CONTINUES = re.compile(r"\s*Continuing automatically\b")  # behind a usage limit, under a box that takes text
 _OPTION = re.compile(r"^(?P<pad>\s*)(?P<cursor>❯ )?\s*(?P<number>\d{1,2})\. (?P<label>.*\S)")
 _KINDS: tuple[tuple[DialogKind, re.Pattern[str]], ...] = (
     ("trust", re.compile(r"do you trust|you trust\?|trust this folder|Accessing workspace", re.IGNORECASE)),
@@ -111,7 +112,7 @@ def _draft(lines: Sequence[str]) -> str | None:
     if above < 0 or below - above < 2 or not _begins_box(lines[above + 1]):
         return None
     footer = lines[below + 1 :]
-    if not footer or any(_HINT.search(line) for line in footer):
+    if not footer or any(_HINT.search(line) and not _CONTINUES.match(line) for line in footer):
         return None
     box = lines[above + 1 : below]
     if box[0].startswith("!"):
