@@ -202,27 +202,52 @@ class Admission:
         """If that was the commit of a message: acknowledge it."""
         accepting = self._accepting.pop(answer.token, None)
         if accepting is not None:
-            self._accepted(accepting, answer)
+            self._accepted(accepting, answer.recorded.existing, answer.recorded.last_seq)
             self._admit_twins(accepting.message_id)
 
     def commit_failed(self, answer: CommitFailed) -> None:
-        """If that was the commit of a message: it was never accepted."""
+        """If that was the commit of a message: it was never accepted, unless it is on record after all."""
         accepting = self._accepting.pop(answer.token, None)
-        if accepting is not None:
+        if accepting is None:
+            return
+        row = self._committed_all_the_same(accepting)
+        if row is not None:
+            self._accepted(accepting, None, row.accepted_seq)
+            self._admit_twins(accepting.message_id)
+        else:
             self._session.core.refuse(accepting.message_id)
             self._session.book.rows.pop(accepting.message_id, None)
             self._refuse(accepting.submit, answer.error)
             self._admit_twins(accepting.message_id)
 
-    def _accepted(self, accepting: Accepting, answer: Committed) -> None:
+    def _committed_all_the_same(self, accepting: Accepting) -> MessageRow | None:
+        """A failing disk may commit and say that it did not: what is on record was accepted; its end is to come."""
+        try:
+            row = self._session.deps.reader.message(accepting.message_id)
+        except JournalError:
+            return None
+        return row if row is not None and self._is_mine(row) else None
+
+    def _is_mine(self, row: MessageRow) -> bool:
+        """Whether that row is the one that was sent here, not another message with its id."""
+        mine = self._session.book.rows[row.message_id]
+        return (row.session_id, row.text, row.turn_id, row.accepted_at) == (
+            mine.session_id,
+            mine.text,
+            mine.turn_id,
+            mine.accepted_at,
+        )
+
+    def _accepted(self, accepting: Accepting, existing: MessageRow | None, accepted_seq: int) -> None:
         session, message_id = self._session, accepting.message_id
-        existing = answer.recorded.existing
-        if existing is not None:
+        if existing is not None and self._is_mine(existing):
+            accepted_seq = existing.accepted_seq  # the journal was asked twice: the first time it was done unheard
+        elif existing is not None:
             session.core.refuse(message_id)
             session.book.rows.pop(message_id, None)
             self._give_existing(accepting.submit, existing)
             return
-        row = msgspec.structs.replace(session.book.rows[message_id], accepted_seq=answer.recorded.last_seq)
+        row = msgspec.structs.replace(session.book.rows[message_id], accepted_seq=accepted_seq)
         session.book.rows[message_id] = row
         if accepting.submit.outcome is not None:
             session.book.wait(message_id, accepting.submit.outcome)

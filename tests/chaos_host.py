@@ -3,20 +3,24 @@
     python chaos_host.py CONFIG.json [KILL]
 
 KILL ``before:N`` or ``after:N`` ends it with SIGKILL around the Nth transaction of its journal; without one somebody
-else does.
+else does. Some commits are done and yet answered by an error, as a failing disk does: what was offered is offered again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
 import threading
 from pathlib import Path
 
-from lastword import Runtime
+from lastword import JournalError, Runtime
+from lastword.runtime import _journal
 from lastword.runtime._journal import SqliteJournal
+
+OFFERS_MAX = 50
 
 
 def die() -> None:
@@ -41,14 +45,36 @@ def arm(kill: str) -> None:
     SqliteJournal.record = counted
 
 
+def lose_acknowledgements(rng: random.Random, share: float) -> None:
+    """Commit, and say that it failed."""
+    record = SqliteJournal.record
+
+    def lossy(self, batches, now_wall_s):
+        done = record(self, batches, now_wall_s)
+        if rng.random() < share:
+            raise JournalError("journal_failed", "the acknowledgement was lost", retryable=True)
+        return done
+
+    SqliteJournal.record = lossy
+
+
+def disable_insert_or_nothing() -> None:
+    """Break the product on purpose, to see that the checker sees it: a second completion replaces the first."""
+    insert, _ = _journal._COMPLETE.split("ON CONFLICT")
+    _journal._COMPLETE = insert.replace("INSERT", "INSERT OR REPLACE", 1)
+
+
 def main() -> None:
     config = json.loads(Path(sys.argv[1]).read_text())
     if len(sys.argv) > 2:
         arm(sys.argv[2])
+    if config["sabotage"]:
+        disable_insert_or_nothing()
     runtime = Runtime.open(config["state"], env=config["env"], executables={"claude-code": config["executable"]})
     known = [row.session_id for row in runtime.sessions() if row.state == "open"]
     while len(known) < config["sessions"]:
         known.append(runtime.session("claude-code", cwd=config["cwd"], args=config["args"]).session_id)
+    lose_acknowledgements(random.Random(os.getpid()), config["lost_acks"])
     print("ready", flush=True)
     threads = [
         threading.Thread(target=drive, args=(runtime, session_id, number, config))
@@ -69,7 +95,12 @@ def drive(runtime: Runtime, session_id: str, number: int, config: dict) -> None:
             continue
         token = f"tok-{number}-{turn}"
         prompt = config["prompts"][(turn + number) % len(config["prompts"])].replace("TOKEN", token)
-        session.run(prompt, message_id=f"m-{session_id}-{turn}", queue=True)
+        for _ in range(OFFERS_MAX):
+            try:
+                session.run(prompt, message_id=f"m-{session_id}-{turn}", queue=True)
+                break
+            except JournalError:
+                continue  # accepted or not, nobody knows: the same id again is no second delivery
 
 
 if __name__ == "__main__":

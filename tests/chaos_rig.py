@@ -39,9 +39,20 @@ class Outcome:
 
 
 def storm(
-    *, rounds: int, sessions: int, turns: int, seed: int, executable: list[str] | None = None, say: bool = False
+    *,
+    rounds: int,
+    sessions: int,
+    turns: int,
+    seed: int,
+    executable: list[str] | None = None,
+    say: bool = False,
+    sabotage: bool = False,
+    lost_acks: float = 0.02,
 ) -> Outcome:
-    """Kill at journal boundaries and at random points until ``rounds`` are done, let it finish, check."""
+    """Kill at journal boundaries and at random points until ``rounds`` are done, let it finish, check.
+
+    ``lost_acks``: the share of commits that are done and answered by an error. ``sabotage``: insert-or-nothing is off.
+    """
     rng = random.Random(seed)
     outcome = Outcome()
     with Rehearsal() as kit:
@@ -56,6 +67,8 @@ def storm(
             "turns": turns,
             "prompts": [prompt for prompt in PROMPTS if not (real and "fault" in prompt)],
             "skip": {},
+            "sabotage": sabotage,
+            "lost_acks": lost_acks,
         }
         path = kit.root / "chaos.json"
         finished = False
