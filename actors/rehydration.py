@@ -25,8 +25,6 @@ def rehydrate(session: SessionActor, known: Rehydrate) -> None:
     session.last_completion = known.last_completion
     session.cli.epoch = known.epoch
     session.cli.last_at = known.last_at
-    for native, turn_id in known.settled:
-        session.core.known_native(native, turn_id, settled=True)
     if known.dormant:
         session.cli.sleep()
         return
@@ -49,7 +47,7 @@ def rehydrate(session: SessionActor, known: Rehydrate) -> None:
 def _restore_turn(session: SessionActor, row: TurnRow, joined: tuple[MessageRow, ...]) -> None:
     message = session.book.rows.get(row.message_id) if row.message_id is not None else None
     if row.native_turn:
-        session.core.known_native(row.native_turn, row.turn_id, settled=False)
+        session.core.known_native(row.native_turn, row.turn_id)
     elif message is not None:
         _restore_message(session, message, row.turn_id)
     state = turn_core.TurnState(row.state)

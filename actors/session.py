@@ -99,7 +99,7 @@ class SessionActor(Actor):
     def __init__(self, deps: SessionDeps, row: SessionRow, request: LaunchRequest, cli_version: str) -> None:
         super().__init__()
         self.deps = deps
-        self.core = core.SessionCore(deps.adapter.matches, self.new_turn_id, row.native_session)
+        self.core = core.SessionCore(deps.adapter.matches, self.new_turn_id, row.native_session, self._was_settled)
         self.core.cli_version = cli_version
         self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in)
         self.book = MessageBook()
@@ -232,6 +232,9 @@ class SessionActor(Actor):
     def new_turn_id(self) -> TurnId:
         """One that was never given before."""
         return mint_turn(self.clock.wall(), self.deps.entropy(ENTROPY_BYTES))
+
+    def _was_settled(self, native_turn: str) -> bool:
+        return self.deps.reader.settled_turn(self.record.row.session_id, native_turn) is not None
 
     def _turn_finished(self, finished: turn.TurnFinished) -> None:
         open_turn = self.turns.finished(finished)

@@ -97,7 +97,7 @@ class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         endpoint: the living CLI, or None: then its record is read to its end, and what ended meanwhile is settled.
-        turns: unsettled ones; ``messages``: those without an end; ``settled``: (native turn, turn) of earlier turns.
+        turns: unsettled ones; ``messages``: those without an end.
         epoch: of the pane.
         dormant: nothing is open and no CLI runs: wait for the next message.
         last_at: when the last event before this life was recorded, Unix seconds.
@@ -107,7 +107,6 @@ class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
     turns: tuple[TurnRow, ...]
     messages: tuple[MessageRow, ...]
     joined: tuple[MessageRow, ...]
-    settled: tuple[tuple[str, TurnId], ...]
     last_completion: Completion | None
     seq: int
     epoch: int

@@ -76,8 +76,16 @@ _LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM event WHERE session_id = ?"
 _COMPLETION = "SELECT body FROM completion WHERE turn_id = ?"
 _TURN = "SELECT body FROM turn WHERE turn_id = ?"
 _MESSAGE = "SELECT body FROM message WHERE message_id = ?"
-_OPEN_MESSAGES = """SELECT body FROM message WHERE session_id = ? AND state NOT IN ('joined', 'undelivered')
-    AND NOT EXISTS (SELECT 1 FROM completion WHERE completion.turn_id = message.turn_id) ORDER BY ord"""
+_OPEN_MESSAGES = """SELECT body FROM (
+    SELECT ord, body FROM message
+        WHERE session_id = ?1 AND turn_id IS NULL AND state NOT IN ('joined', 'undelivered')
+    UNION ALL SELECT message.ord, message.body FROM turn JOIN message ON message.turn_id = turn.turn_id
+        WHERE turn.session_id = ?1 AND turn.state <> 'settled' AND message.state <> 'undelivered'
+    ) ORDER BY ord"""
+_SETTLED = """SELECT turn_id FROM turn
+    WHERE session_id = ? AND json_extract(body, '$.native_turn') = ? AND state = 'settled' ORDER BY ord DESC LIMIT 1"""
+_LAST_COMPLETION = "SELECT body FROM completion WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
+_LAST_OF_TYPE = "SELECT at FROM event WHERE session_id = ? AND type = ? ORDER BY seq DESC LIMIT 1"
 
 _T = TypeVar("_T")
 
@@ -268,7 +276,11 @@ class SqliteJournal:
         if not db.execute(_COMPLETE, values).rowcount:
             return False, self._standing(db, completion.turn_id), event
         found = db.execute(_TURN, (stamped.turn_id,)).fetchone()
-        row = replace(_turn_of.decode(found[0]), state="settled") if found is not None else _settled_row(stamped)
+        row = _settled_row(stamped)
+        if found is not None:
+            before = _turn_of.decode(found[0])
+            native = before.native_turn or stamped.native_turn_id or ""
+            row = replace(before, state="settled", native_turn=native)
         db.execute(_PUT_TURN, (row.turn_id, row.session_id, row.state, _text(row)))
         self._add_event(db, event, None)
         return True, stamped, event
@@ -315,6 +327,13 @@ class SqliteJournal:
     def turn(self, turn_id: TurnId) -> TurnRow | None:
         return self._one(_turn_of, _TURN, (turn_id,))
 
+    def settled_turn(self, session_id: SessionId, native_turn: str) -> TurnId | None:
+        rows = self._rows(_SETTLED, (session_id, native_turn))
+        return TurnId(rows[0][0]) if rows else None
+
+    def turn_count(self, session_id: SessionId) -> int:
+        return int(self._rows("SELECT count(*) FROM turn WHERE session_id = ?", (session_id,))[0][0])
+
     def turns(self, session_id: SessionId, *, unsettled: bool = False) -> list[TurnRow]:
         only = "AND state <> 'settled'" if unsettled else ""
         query = f"SELECT body FROM turn WHERE session_id = ? {only} ORDER BY ord"  # noqa: S608 - constants
@@ -323,9 +342,11 @@ class SqliteJournal:
     def message(self, message_id: MessageId) -> MessageRow | None:
         return self._one(_message_of, _MESSAGE, (message_id,))
 
-    def messages(self, session_id: SessionId, *, open_only: bool = False) -> list[MessageRow]:
-        everything = "SELECT body FROM message WHERE session_id = ? ORDER BY ord"
-        return self._many(_message_of, _OPEN_MESSAGES if open_only else everything, (session_id,))
+    def messages(self, session_id: SessionId) -> list[MessageRow]:
+        return self._many(_message_of, "SELECT body FROM message WHERE session_id = ? ORDER BY ord", (session_id,))
+
+    def open_messages(self, session_id: SessionId) -> list[MessageRow]:
+        return self._many(_message_of, _OPEN_MESSAGES, (session_id,))
 
     def completion(self, turn_id: TurnId) -> Completion | None:
         return self._one(_completion_of, _COMPLETION, (turn_id,))
@@ -333,6 +354,13 @@ class SqliteJournal:
     def completions(self, session_id: SessionId) -> list[Completion]:
         query = "SELECT body FROM completion WHERE session_id = ? ORDER BY seq"
         return self._many(_completion_of, query, (session_id,))
+
+    def last_completion(self, session_id: SessionId) -> Completion | None:
+        return self._one(_completion_of, _LAST_COMPLETION, (session_id,))
+
+    def last_at(self, session_id: SessionId, event_type: str) -> float | None:
+        rows = self._rows(_LAST_OF_TYPE, (session_id, event_type))
+        return float(rows[0][0]) if rows else None
 
     def turn_events(self, turn_id: TurnId) -> list[Event]:
         return [self._event(row) for row in self._rows(_TURN_EVENTS, (turn_id,))]

@@ -19,6 +19,14 @@ STEPS: Final[Mapping[int, str]] = {
     ) WITHOUT ROWID;
     CREATE VIEW violation AS SELECT session_id, seq, at, turn_id, body FROM event WHERE type = 'invariant_violation';
     """,
+    # To version 3: what is open, and which turn a native one was, by index: a restart costs what is open.
+    3: """
+    CREATE INDEX turn_open ON turn (session_id, ord) WHERE state <> 'settled';
+    CREATE INDEX turn_by_native ON turn (session_id, json_extract(body, '$.native_turn')) WHERE state = 'settled';
+    CREATE INDEX message_loose ON message (session_id, ord)
+        WHERE turn_id IS NULL AND state NOT IN ('joined', 'undelivered');
+    CREATE INDEX message_by_turn ON message (turn_id) WHERE turn_id IS NOT NULL;
+    """,
 }
 """What brings a file to the version of the key, from the one before."""
 

@@ -348,10 +348,8 @@ class Runtime:
             executable = preflight.find_executable(adapter, self._executables.get(row.provider), self._env)
         except ProviderError:
             executable = (adapter.executables[0],)  # its end can be settled all the same; a start says what is missing
-        turns = self._journal.turns(row.session_id)
-        messages = self._journal.messages(row.session_id)
-        completions = self._journal.completions(row.session_id)
-        unsettled = tuple(turn for turn in turns if turn.state != "settled")
+        unsettled = tuple(self._journal.turns(row.session_id, unsettled=True))
+        messages = self._journal.open_messages(row.session_id)
         seq = self._journal.last_seq(row.session_id)
         last = self._journal.events(row.session_id, max(0, seq - 1), 1)
         open_turns = {turn.turn_id for turn in unsettled}
@@ -365,10 +363,7 @@ class Runtime:
                 and (each.turn_id is None or each.turn_id in open_turns)
             ),
             joined=tuple(each for each in messages if each.state == "joined" and each.turn_id in open_turns),
-            settled=tuple(
-                (turn.native_turn, turn.turn_id) for turn in turns if turn.state == "settled" and turn.native_turn
-            ),
-            last_completion=completions[-1] if completions else None,
+            last_completion=self._journal.last_completion(row.session_id),
             seq=seq,
             last_at=last[0].at if last else row.opened_at,
             epoch=max(row.epoch, survivor.epoch if survivor is not None else 0),
@@ -446,7 +441,6 @@ class Runtime:
         row = self._journal.session(session_id)
         if row is None:
             raise UsageError("unknown_session", f"no session {session_id!r} is on record")
-        completions = self._journal.completions(session_id)
         return Snapshot(
             session_id=session_id,
             provider=row.provider,
@@ -455,7 +449,7 @@ class Runtime:
             state="closed" if row.state == "closed" else "gone",
             seq=self._journal.last_seq(session_id),
             handle=Handle(native_session_id=row.native_session),
-            last_completion=completions[-1] if completions else None,
+            last_completion=self._journal.last_completion(session_id),
         )
 
     def _close_sessions(self, sessions: list[Session], grace_s: float) -> list[str]:

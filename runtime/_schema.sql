@@ -25,6 +25,9 @@ CREATE TABLE message (
     body TEXT NOT NULL
 );
 CREATE INDEX message_by_session ON message (session_id, ord);
+CREATE INDEX message_loose ON message (session_id, ord)
+        WHERE turn_id IS NULL AND state NOT IN ('joined', 'undelivered');
+CREATE INDEX message_by_turn ON message (turn_id) WHERE turn_id IS NOT NULL;
 
 CREATE TABLE turn (
     ord INTEGER PRIMARY KEY,
@@ -34,6 +37,9 @@ CREATE TABLE turn (
     body TEXT NOT NULL
 );
 CREATE INDEX turn_by_session ON turn (session_id, ord);
+CREATE INDEX turn_open ON turn (session_id, ord) WHERE state <> 'settled';
+-- Asked for each prompt that a record shows: whether it was over before.
+CREATE INDEX turn_by_native ON turn (session_id, json_extract(body, '$.native_turn')) WHERE state = 'settled';
 
 -- The row that makes it true that a turn is over: one per turn, never replaced.
 CREATE TABLE completion (

@@ -6,6 +6,7 @@ It plays the pane, the record and the turns' actors; what it checks is the accou
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from itertools import count
 from typing import assert_never
 
@@ -36,9 +37,11 @@ def matches(mine: TypedText, recorded: str) -> bool:
     return mine.rewritten == recorded
 
 
-def new_core(native_session: str = "conversation") -> core.SessionCore:
+def new_core(
+    native_session: str = "conversation", was_settled: Callable[[str], bool] = lambda _: False
+) -> core.SessionCore:
     numbers = count(1)
-    return core.SessionCore(matches, lambda: TurnId(f"minted {next(numbers)}"), native_session)
+    return core.SessionCore(matches, lambda: TurnId(f"minted {next(numbers)}"), native_session, was_settled)
 
 
 class SessionModel:

@@ -50,8 +50,8 @@ PENDING_MAX = 1_000
 """Messages of one session that may wait at the same time; the next is refused as ``overloaded``."""
 RECORD_SKEW_S = 1.0
 """How much earlier than our own stamp of a message the CLI may stamp its record of it (one machine, one clock)."""
-CLOSED_KEPT_MAX = 100_000
-"""Settled native turns that are remembered: a transcript that is read again must not open any of them anew."""
+CLOSED_KEPT_MAX = 1_000
+"""Settled native turns that are remembered; of older ones the journal is asked when the record shows them again."""
 MERGE_STEPS_MAX = 50_000
 """Comparisons that are spent on finding out which messages the CLI merged into one prompt."""
 FOREIGN_ORIGINS: frozenset[str] = frozenset({"task_notification", "hook", "local_command", "resubmitted_steer"})
@@ -149,13 +149,20 @@ class SessionCore:
         matches: whether a recorded input is that typed text (the adapter's rule).
         mint: makes a new turn id.
         native_session: the provider's conversation.
+        was_settled: whether a native turn that is not remembered here was settled: a transcript that is read again must
+            not open any of them anew.
     """
 
     def __init__(
-        self, matches: Callable[[TypedText, str], bool], mint: Callable[[], TurnId], native_session: str
+        self,
+        matches: Callable[[TypedText, str], bool],
+        mint: Callable[[], TurnId],
+        native_session: str,
+        was_settled: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._matches = matches
         self._mint = mint
+        self._was_settled = was_settled
         self.native_session = native_session
         self.cli_version = ""
         self.cli_status: CliStatusSeen | None = None
@@ -289,20 +296,29 @@ class SessionCore:
         self._settling.discard(turn_id)
         native = self.open.pop(turn_id, "")
         if native:
-            self._closed_natives[native] = turn_id
-            while len(self._closed_natives) > CLOSED_KEPT_MAX:
-                del self._closed_natives[next(iter(self._closed_natives))]
+            self._remember_closed(native, turn_id)
         for message_id, pending in list(self.pending.items()):
             if pending.turn_id == turn_id:
                 del self.pending[message_id]
         return self._drain()
 
-    def known_native(self, native_turn: str, turn_id: TurnId, *, settled: bool) -> None:
-        """Tell the binding of an earlier life, so that reading its records again binds nothing twice."""
-        if settled:
-            self._closed_natives[native_turn] = turn_id
-        else:
-            self.open[turn_id] = native_turn
+    def known_native(self, native_turn: str, turn_id: TurnId) -> None:
+        """Tell the binding of an open turn of an earlier life: reading its records again binds nothing twice."""
+        self.open[turn_id] = native_turn
+
+    def _remember_closed(self, native_turn: str, turn_id: TurnId) -> None:
+        self._closed_natives[native_turn] = turn_id
+        while len(self._closed_natives) > CLOSED_KEPT_MAX:
+            del self._closed_natives[next(iter(self._closed_natives))]
+
+    def _over(self, native_turn: str) -> bool:
+        """Whether that native turn was settled, in this life or an earlier one."""
+        if native_turn in self._closed_natives:
+            return True
+        if not self._was_settled(native_turn):
+            return False
+        self._remember_closed(native_turn, TurnId(""))
+        return True
 
     @property
     def ending(self) -> frozenset[TurnId]:
@@ -358,7 +374,7 @@ class SessionCore:
 
     def _prompt(self, fact: PromptRecorded) -> list[SessionEffect]:
         bound = turns.Bound(prompt=fact, native_session=self.native_session, cli_version=self.cli_version)
-        if fact.native_turn in self._closed_natives or fact.native_turn in self.open.values():
+        if fact.native_turn in self.open.values() or self._over(fact.native_turn):
             owners = [turn_id for turn_id, native in self.open.items() if native == fact.native_turn]
             return [ToTurn(turn_id=turn_id, event=bound) for turn_id in owners]  # read before
         native_at = fact.evidence.native_at
@@ -419,7 +435,7 @@ class SessionCore:
     def _join_native(self, pending: Pending, native_turn: str, evidence: Evidence) -> list[SessionEffect]:
         self.pending.pop(pending.message_id, None)
         host = next((turn_id for turn_id, native in self.open.items() if native == native_turn), None)
-        if pending.turn_id is not None and host is None and native_turn in self._closed_natives:
+        if pending.turn_id is not None and host is None and self._over(native_turn):
             self._settling.add(pending.turn_id)
             late = turns.Undeliverable(kind="not_delivered", reason="the CLI took it into a turn that was over")
             return [ToTurn(turn_id=pending.turn_id, event=late)]

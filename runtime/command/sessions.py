@@ -22,7 +22,7 @@ def command(json_form: bool, state: Path | None) -> None:
         rows = journal.sessions()
         facts = []
         for row in rows:
-            completions = journal.completions(row.session_id)
+            last = journal.last_completion(row.session_id)
             facts.append(
                 {
                     "session_id": row.session_id,
@@ -31,10 +31,10 @@ def command(json_form: bool, state: Path | None) -> None:
                     "state": row.state,
                     "cwd": row.cwd,
                     "opened_at": row.opened_at,
-                    "turns": len(journal.turns(row.session_id)),
+                    "turns": journal.turn_count(row.session_id),
                     "open_turns": [turn.turn_id for turn in journal.turns(row.session_id, unsettled=True)],
-                    "last_turn_id": completions[-1].turn_id if completions else None,
-                    "last_status": completions[-1].status if completions else None,
+                    "last_turn_id": last.turn_id if last is not None else None,
+                    "last_status": last.status if last is not None else None,
                 }
             )
     finally:

@@ -323,8 +323,9 @@ def test_c19_nothing_is_read_out_behind_a_terminal_before_its_turn_is_settled() 
 @pytest.mark.contract("C17")
 @pytest.mark.parametrize("settled", [True, False])
 def test_c17_a_record_that_is_read_again_opens_and_closes_nothing_twice(settled: bool) -> None:
-    session = new_core()
-    session.known_native("n1", TurnId("t1"), settled=settled)
+    session = new_core(was_settled=lambda native: settled and native == "n1")
+    if not settled:
+        session.known_native("n1", TurnId("t1"))
     assert told(session.read([prompt("n1", "a")])) == ([] if settled else [("Bound", "t1")])
     expected = [("Count", "late_terminal")] if settled else [("TurnClosed", "t1")]
     assert told(session.read([closed("n1")])) == expected

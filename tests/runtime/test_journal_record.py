@@ -150,9 +150,9 @@ def test_open_messages_are_those_still_owed_an_end(journal):
     )
     for row in rows:
         commit(journal, Batch(session_id=S1, accept=row))
-    commit(journal, Batch(session_id=S1, completion=completion("t_1")))
+    commit(journal, Batch(session_id=S1, completion=completion("t_1"), turns=(turn("t_1"), turn("t_2"))))
     assert [row.message_id for row in journal.messages(S1)] == ["m_1", "m_2", "m_3", "m_4", "m_5"]
-    assert [row.message_id for row in journal.messages(S1, open_only=True)] == ["m_4", "m_5"]
+    assert [row.message_id for row in journal.open_messages(S1)] == ["m_2", "m_4", "m_5"]
 
 
 def test_events_are_read_by_seq_with_a_limit_and_by_turn(journal):

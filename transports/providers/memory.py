@@ -92,11 +92,10 @@ class MemoryOracle:
         for line in self._framer.feed(chunk):
             try:
                 record = self._decoder.decode(line.data)
-            except msgspec.MsgspecError:
+                facts.append(self._fact(record, Evidence(source=source, offset=line.offset, native_at=record.at)))
+            except (msgspec.MsgspecError, RecursionError, UnicodeError):
                 evidence = Evidence(source=source, offset=line.offset)
                 facts.append(UnknownRecord(what="unreadable", evidence=evidence))
-                continue
-            facts.append(self._fact(record, Evidence(source=source, offset=line.offset, native_at=record.at)))
         return facts
 
     def feed_snapshot(self, source: str, data: bytes) -> list[Fact]:  # noqa: ARG002
