@@ -39,9 +39,7 @@ def rehydrate(session: SessionActor, known: Rehydrate) -> None:
         session.cli.mourn()
         return
     session.cli.attach(known.endpoint)
-    for pending in list(session.core.pending.values()):
-        if pending.stage != "queued":
-            session.deliver(pending, uncertain=True)
+    session.cli.uncertain = tuple(session.core.pending)
 
 
 def _restore_turn(session: SessionActor, row: TurnRow, joined: tuple[MessageRow, ...]) -> None:

@@ -77,6 +77,7 @@ SessionCommand: TypeAlias = (
     | turn.InterruptTurn
     | turn.EndProvider
     | transcript.FactsRead
+    | transcript.CaughtUp
     | pane.PaneOpened
     | pane.PaneOpenFailed
     | pane.PaneReport
@@ -101,6 +102,7 @@ class SessionActor(Actor):
         self.deps = deps
         self.core = core.SessionCore(deps.adapter.matches, self.new_turn_id, row.native_session, self._was_settled)
         self.core.cli_version = cli_version
+        self.core.history_before = row.opened_at - core.RECORD_SKEW_S
         self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in)
         self.book = MessageBook()
         self.turns = OpenTurns(self, deps.journal)
@@ -117,6 +119,7 @@ class SessionActor(Actor):
         self._settling_armed = False
         self._ending: dict[TurnId, float] = {}
         """Turns that were told their end, and when (monotonic)."""
+        self._reader_waits = False
 
     @property
     def closing(self) -> bool:
@@ -168,6 +171,8 @@ class SessionActor(Actor):
                 self.pane.tell(pane.Close(grace_s=END_GRACE_S))
             case transcript.FactsRead():
                 self._facts(message)
+            case transcript.CaughtUp():
+                self._caught_up(message)
             case pane.PaneOpened() | pane.PaneOpenFailed() | pane.PaneReport() | pane.PaneGone() | pane.PaneClosed():
                 self.cli.heard(message)
             case ChildFailed():
@@ -206,6 +211,8 @@ class SessionActor(Actor):
             return
         if self.cli.state == "gone":
             self.cli.launch("resume")
+        if not self.cli.caught_up:
+            return  # nothing is typed before the record can prove that it was: it goes on then
         for pending in waiting:
             self.core.typing(pending.message_id)
             self.deliver(pending, uncertain=False)
@@ -244,6 +251,7 @@ class SessionActor(Actor):
         self.record.reached(finished.seq)
         self.book.settled({*open_turn.messages, *finished.completion.joined}, finished.completion)
         self.apply(self.core.finished(finished.turn_id))
+        self._go_on_reading()
         self._take_place()
         self.admission.unpark()
         self.maybe_closed()
@@ -269,6 +277,7 @@ class SessionActor(Actor):
                         self._turn_finished(turn.TurnFinished(turn_id=repair.turn_id, epoch=epoch, completion=done))
                 case reconcile.ForgetTurn():
                     self.apply(self.core.finished(repair.turn_id))
+                    self._go_on_reading()
                 case reconcile.ReplaceActor():
                     if self.turns.replace(repair.turn_id):
                         del self._ending[repair.turn_id]
@@ -304,6 +313,7 @@ class SessionActor(Actor):
         """The one that is there does not see what is on record: another reads it, from the last sure place."""
         self.watcher.stop()
         self.watcher = self._spawn_watcher()
+        self._reader_waits = False
         self.cli.follow_again()
 
     # --- facts ------------------------------------------------------------------------------------------------------
@@ -316,9 +326,24 @@ class SessionActor(Actor):
         if read.epoch != self.cli.epoch:  # the end of a CLI that has a successor by now says nothing about that one
             facts = tuple(fact for fact in facts if not isinstance(fact, RecordExhausted))
         self.stalls.note(facts, read.path, read.read_to)
+        self._reader_waits = read.more
         self.apply(self.core.read(facts))
+        self._go_on_reading()
         self.record.read_to(read.cursor, facts=bool(read.facts))
         self._take_place()
+
+    def _go_on_reading(self) -> None:
+        """The next piece of a long record, once this one is dealt with: no more than one is ever held here."""
+        if self._reader_waits and not self.core.backlog:
+            self._reader_waits = False
+            self.watcher.tell(transcript.FactsTaken())
+
+    def _caught_up(self, caught_up: transcript.CaughtUp) -> None:
+        for message_id in self.cli.reader_caught_up(caught_up):
+            pending = self.core.pending.get(message_id)
+            if pending is not None and pending.stage != "queued":
+                self.deliver(pending, uncertain=True)
+        self.dispatch()
 
     def _take_place(self) -> None:
         self.record.take_place(quiet=not self.core.backlog and not any(self.core.open.values()))

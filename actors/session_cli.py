@@ -17,6 +17,8 @@ from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import LaunchRequest, SourceSpec
 from lastword.actors.core.errors import RejectedError
 from lastword.actors.core.facts import EndpointGoneHint
+from lastword.actors.core.ids import MessageId
+from lastword.actors.core.ports import Cursor
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState
 from lastword.actors.core.world import Bytes, Endpoint
 from lastword.actors.session_messages import Rows
@@ -37,6 +39,8 @@ class Cli:
         exhausted: it is gone and its record was read to the end, or it never came up.
         held: what of a person delivery waits for, or "".
         last_at: when the last event before this life of the host was recorded, Unix seconds.
+        caught_up: all that was on record when it began to be followed has been taken: what is missing is missing.
+        uncertain: messages of an earlier life that may have been typed: the record is asked before the pane is.
     """
 
     def __init__(self, session: SessionActor, request: LaunchRequest) -> None:
@@ -50,6 +54,8 @@ class Cli:
         self.handle = Handle(native_session_id=row.native_session)
         self.last_at = row.opened_at
         self.held = ""
+        self.caught_up = False
+        self.uncertain: tuple[MessageId, ...] = ()
         self._live = False
         self._status: SourceSpec | None = None
         self._launch_reason = "open"
@@ -68,6 +74,7 @@ class Cli:
         self.exhausted = False
         self._live = True
         self._launch_reason = reason
+        self.uncertain = ()  # its record was read to the end: they wait, or have ended
         self._follow()
         session.pane.tell(
             pane.Open(
@@ -128,9 +135,32 @@ class Cli:
         return transcript.Follow(
             source=source,
             oracle=lambda offset: adapter.oracle(source, native, offset),
-            cursor=session.record.row.cursor,
+            cursor=self._usable_place(source),
             epoch=self.epoch,
         )
+
+    def reader_caught_up(self, caught_up: transcript.CaughtUp) -> tuple[MessageId, ...]:
+        """Its record has been taken as far as it goes; the messages whose fate can be found out now."""
+        if caught_up.epoch != self.epoch:
+            return ()
+        self.caught_up = True
+        if not caught_up.read:
+            return ()  # it could not look: no proof of anything
+        uncertain, self.uncertain = self.uncertain, ()
+        return uncertain
+
+    def _usable_place(self, source: SourceSpec) -> Cursor | None:
+        """The place on record, where it is one of this very file. Without one the record is read from its start,
+        in pieces, and what it stamps before the conversation was ours is passed over.
+        """
+        session = self._session
+        cursor = session.record.row.cursor
+        if cursor is not None and cursor.path == source.path:
+            return cursor
+        moved_at = session.deps.reader.last_at(session.record.row.session_id, "session_rebound")
+        if moved_at is not None:
+            session.core.history_before = max(session.core.history_before or 0.0, moved_at - core.RECORD_SKEW_S)
+        return None
 
     def follow_again(self) -> None:
         """Another watcher takes over: tell it all that the one before was told."""
@@ -145,6 +175,7 @@ class Cli:
         return self._last_gone.exit_status if self._last_gone is not None else None
 
     def _follow(self) -> None:
+        self.caught_up = False
         self._session.watcher.tell(self.following())
 
     def _asked(self, *, resume: bool) -> LaunchRequest:

@@ -11,7 +11,6 @@ from lastword.actors.core.adapter import Adapter
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
 from lastword.actors.core.ids import (
     MessageId,
-    TurnId,
 )
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Journal, MessageRow, TurnRow

@@ -7,6 +7,7 @@ never by a queue.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
@@ -59,9 +60,22 @@ class FactsRead(msgspec.Struct, frozen=True, kw_only=True):
     cursor: Cursor | None
     path: str = ""
     read_to: int = 0
+    more: bool = False
+    """More of the record is there already: it is read once these were taken (:class:`FactsTaken`)."""
 
 
-WatcherCommand: TypeAlias = Follow | FollowStatus | FileChangedHint | EndpointGoneHint | SweepHint
+class FactsTaken(msgspec.Struct, frozen=True):
+    """From the session: what was read is dealt with. A long record costs one piece of memory, not its length."""
+
+
+class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
+    """To the session, once after each ``Follow``: all that was there has been told. ``read``: and it could be read."""
+
+    epoch: int
+    read: bool
+
+
+WatcherCommand: TypeAlias = Follow | FollowStatus | FactsTaken | FileChangedHint | EndpointGoneHint | SweepHint
 
 
 class TranscriptWatcherActor(Actor):
@@ -90,11 +104,27 @@ class TranscriptWatcherActor(Actor):
         self._status_hinted = False
         self._gone: EndpointGoneHint | None = None
         self._final_reads = 0
+        self._waiting = False
+        """The session has a piece, and more is there: it says when it wants the next one."""
+        self._status_new: bytes | None = None
+        """What the registry says, until the record has been read up to then."""
+        self._later: deque[Follow | EndpointGoneHint] = deque()
+        """What begins when the record followed now has been read to its end."""
+        self._blind = False
+        self._caught_up: bool | None = None
+        """What was told since the last ``Follow``."""
 
     def receive(self, message: WatcherCommand) -> None:
         match message:
             case Follow():
-                self._follow(message)
+                if self._oracle is None:
+                    self._follow(message)
+                else:
+                    self._later.append(message)
+                    self._read()
+            case FactsTaken():
+                self._waiting = False
+                self._read()
             case FollowStatus():
                 self._follow_status(message.source)
             case FileChangedHint():
@@ -103,9 +133,12 @@ class TranscriptWatcherActor(Actor):
                 self._read_status()
                 self._read()
             case EndpointGoneHint():
-                self._gone = message
-                self._final_reads = 0
                 self._read_status()
+                if self._later:
+                    self._later.append(message)  # it is about the CLI that writes the one that is followed next
+                else:
+                    self._gone = message
+                    self._final_reads = 0
                 self._read()
             case _:
                 assert_never(message)
@@ -139,9 +172,6 @@ class TranscriptWatcherActor(Actor):
 
     def _follow(self, message: Follow) -> None:
         before = self._following
-        if self._oracle is not None:
-            while self._read_once():
-                pass
         if self._token is not None:
             self._wakes.unwatch(self._token)
         self._following = message
@@ -154,6 +184,7 @@ class TranscriptWatcherActor(Actor):
             self._device = cursor.device if cursor is not None else 0
         self._oracle = message.oracle(self._offset)
         self._gone = None
+        self._caught_up = None
         self._token = self._wakes.watch(message.source.path, message.source.root, self._wake)
         self._read()
 
@@ -173,18 +204,38 @@ class TranscriptWatcherActor(Actor):
         data = self._files.read_small(self._status.path, STATUS_BYTES_MAX)
         if data is None or data == self._status_last:
             return
-        self._status_last = data
-        while self._read_once():
-            pass  # what the transcript says up to now comes before what the registry says now
-        facts = self._oracle.feed_snapshot(self._status.path, data)
-        if facts:
-            self._tell(tuple(facts), None)
+        self._status_last = self._status_new = data
+        self._read()  # what the transcript says up to now comes before what the registry says now
 
     def _read(self) -> None:
-        if self._oracle is None:
+        if self._oracle is None or self._waiting:
             return
-        if self._read_once():
+        if not self._read_once():
+            self._at_end()
+        elif not self._waiting:
             self.ref.try_tell(SweepHint())  # more waits: take turns with the other sessions
+
+    def _at_end(self) -> None:
+        """All that was there has been told, or it cannot be read now."""
+        data, self._status_new = self._status_new, None
+        if data is not None and self._status is not None and self._oracle is not None:
+            facts = self._oracle.feed_snapshot(self._status.path, data)
+            if facts:
+                self._tell(tuple(facts), None)
+        if self._later:
+            match self._later.popleft():
+                case Follow() as follow:
+                    self._follow(follow)
+                case EndpointGoneHint() as gone:
+                    self._gone = gone
+                    self._final_reads = 0
+                    self._read()
+        elif self._caught_up is None or (not self._blind and not self._caught_up):
+            parent, following = self.parent, self._following
+            assert parent is not None
+            assert following is not None
+            self._caught_up = not self._blind
+            parent.tell(CaughtUp(epoch=following.epoch, read=not self._blind))
 
     def _read_once(self) -> bool:
         """Read one piece; whether there is more."""
@@ -195,15 +246,18 @@ class TranscriptWatcherActor(Actor):
         read = self._files.read_from(path, self._offset, READ_BYTES_MAX, self._inode, self._device)
         match read:
             case Bytes():
+                self._blind = False
                 self._inode, self._device = read.inode, read.device
                 if read.data:
                     self._offset = read.offset + len(read.data)
+                    more = self._offset < read.size
                     facts = oracle.feed(path, read.data)
                     cursor = None
                     if oracle.quiescent:
                         cursor = Cursor(path=path, offset=self._offset, inode=read.inode, device=read.device)
                     if facts or cursor is not None:
-                        self._tell(tuple(facts), cursor)
+                        self._waiting = more
+                        self._tell(tuple(facts), cursor, more=more)
                 if self._offset < read.size:
                     return True
                 self._exhausted()
@@ -213,8 +267,10 @@ class TranscriptWatcherActor(Actor):
                 self.system.dead_letters.record("transcript_rewritten", self.ref.name, read)
                 return True
             case Missing():
+                self._blind = False
                 self._exhausted()
             case Unreadable():
+                self._blind = True
                 self._unreadable()
             case _:
                 assert_never(read)
@@ -238,12 +294,19 @@ class TranscriptWatcherActor(Actor):
         else:
             self.after(UNREADABLE_RETRY_S, SweepHint(), key="unreadable")
 
-    def _tell(self, facts: tuple[Fact | core_turn.Superseded, ...], cursor: Cursor | None) -> None:
+    def _tell(
+        self, facts: tuple[Fact | core_turn.Superseded, ...], cursor: Cursor | None, *, more: bool = False
+    ) -> None:
         parent, following = self.parent, self._following
         assert parent is not None
         assert following is not None
         parent.tell(
             FactsRead(
-                epoch=following.epoch, facts=facts, cursor=cursor, path=following.source.path, read_to=self._offset
+                epoch=following.epoch,
+                facts=facts,
+                cursor=cursor,
+                path=following.source.path,
+                read_to=self._offset,
+                more=more,
             )
         )

@@ -167,7 +167,7 @@ class SessionCore:
         self.cli_version = ""
         self.cli_status: CliStatusSeen | None = None
         self.history_before: float | None = None
-        """Prompts that the record stamps before this are history of a conversation that the CLI was moved into."""
+        """What the record stamps before this is history: of before this session, or before the CLI was moved there."""
         self.pending: dict[MessageId, Pending] = {}
         self.open: dict[TurnId, str] = {}
         """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
@@ -378,10 +378,10 @@ class SessionCore:
             owners = [turn_id for turn_id, native in self.open.items() if native == fact.native_turn]
             return [ToTurn(turn_id=turn_id, event=bound) for turn_id in owners]  # read before
         native_at = fact.evidence.native_at
-        if self.history_before is not None and native_at is not None and native_at < self.history_before:
-            self._closed_natives[fact.native_turn] = TurnId("")
-            return [Count(what="history")]  # of a conversation that the CLI was moved into: it was over before
         ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text, native_at)
+        if not ours and self.history_before is not None and native_at is not None and native_at < self.history_before:
+            self._remember_closed(fact.native_turn, TurnId(""))
+            return [Count(what="history")]  # of a conversation older than this session, or that the CLI was moved into
         if not ours:
             return [self._open(None, self._foreign_origin(fact), bound)]
         first, *others = ours

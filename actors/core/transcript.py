@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-LINE_BYTES_MAX = 64 * 1024 * 1024
+LINE_BYTES_MAX = 16 * 1024 * 1024
+"""A prompt of the largest paste fits, its escapes included; what is longer is dropped as it streams by."""
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -14,6 +14,10 @@ import msgspec
 RECENT_MAX = 1000
 """Dead letters remembered one by one; older ones live on in the counts only."""
 
+REASONS_MAX = 1_000
+"""Reasons counted apart; further ones are counted together."""
+OTHER = "other"
+
 DEAD = "dead"
 """Told to an actor that had already ended."""
 STOPPED = "stopped"
@@ -58,6 +62,8 @@ class DeadLetters:
         name = recipient if isinstance(recipient, str) else getattr(recipient, "name", str(recipient))
         letter = DeadLetter(reason, name, type(message).__name__, self._wall())
         with self._lock:
+            if len(self._counts) >= REASONS_MAX and reason not in self._counts:
+                reason = OTHER  # reasons may name what stands in a file: a hostile one costs no memory
             self._counts[reason] += 1
             self._recent.append(letter)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -75,9 +76,12 @@ class _Reading:
         """Its facts, as they are read; nothing for a file that was given twice."""
         name = str(self._path)
         try:
-            with self._path.open("rb") as stream:
-                stat = os.fstat(stream.fileno())
-                key = (stat.st_dev, stat.st_ino)
+            # without blocking: a FIFO would wait for a writer before it could be told apart
+            with open(self._path, "rb", buffering=0, opener=_open_quietly) as stream:
+                facts = os.fstat(stream.fileno())
+                if not stat.S_ISREG(facts.st_mode):
+                    raise ValueError("not a regular file")  # noqa: TRY301 - told as the others are
+                key = (facts.st_dev, facts.st_ino)
                 if key in self._seen:
                     return
                 self._seen.add(key)
@@ -98,6 +102,10 @@ class _Reading:
                     self.first_at = evidence.native_at
                     break
         return facts
+
+
+def _open_quietly(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 def _shown(turn: ReadTurn, number: int) -> tuple[str, ...]:

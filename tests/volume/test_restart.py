@@ -131,7 +131,10 @@ def test_what_is_open_and_what_a_native_turn_was_are_found_by_index(tmp_path):
             bad = [
                 step
                 for step in steps
-                if step.startswith("SCAN") and "turn_open" not in step and "message_loose" not in step and "(" not in step
+                if step.startswith("SCAN")
+                and "turn_open" not in step
+                and "message_loose" not in step
+                and "(" not in step
             ]
             assert not bad, (query, steps)
             assert not any("message_by_session" in step or "turn_by_session" in step for step in steps), (query, steps)

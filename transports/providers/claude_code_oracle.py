@@ -59,6 +59,18 @@ RESETS_AT_MAX = 1e11
 """Unix seconds; what is greater is no time in seconds."""
 UUIDS_MAX = 8192
 """Record ids of the open turn that are kept to tell its terminal record from a late one."""
+ENQUEUED_MAX = 1_000
+"""Messages in the CLI's queue that are remembered by their text."""
+TOOLS_OPEN_MAX = 8192
+"""Tool calls of a turn that wait for their result."""
+BLOCKS_MAX = 1_000
+"""Text blocks of one message; further ones are dropped and counted."""
+ANSWER_CHARS_MAX = 4 * 1024 * 1024
+"""Of the text of one message; what goes beyond is cut off, with a mark."""
+FREELY_TOLD_CHARS = 64 * 1024
+"""A longer unfinished message is told again only when it has grown by an eighth: telling costs what it is long."""
+ID_CHARS_MAX = 256
+VERSION_CHARS_MAX = 64
 INTERRUPTED = "[Request interrupted by user"
 LOCAL_TAGS = ("<command-name>", "<command-message>", "<local-command-", "<bash-stdout>", "<bash-stderr>")
 BASH_INPUT = "<bash-input>"
@@ -73,7 +85,7 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, O
 class _Said:
     """The assistant message that is being recorded, block by block."""
 
-    __slots__ = ("blocks", "carry", "evidence", "id", "stop_reason", "told")
+    __slots__ = ("_chars", "_text", "blocks", "carry", "evidence", "id", "stop_reason", "told")
 
     def __init__(self, message_id: str, carry: str) -> None:
         self.id = message_id
@@ -82,10 +94,35 @@ class _Said:
         self.stop_reason: str | None = None
         self.evidence: Evidence | None = None
         self.told = ""
+        self._chars = len(carry)
+        self._text: str | None = None
 
     @property
     def text(self) -> str:
-        return self.carry + "".join(self.blocks[index] for index in sorted(self.blocks))
+        if self._text is None:
+            self._text = self.carry + "".join(self.blocks[index] for index in sorted(self.blocks))
+        return self._text
+
+    def add(self, index: int, text: str) -> bool:
+        """Take one block, cut to what a message may hold; False where it takes no more."""
+        before = self.blocks.get(index)
+        if before is None and len(self.blocks) >= BLOCKS_MAX:
+            return False
+        left = ANSWER_CHARS_MAX - self._chars + len(before or "")
+        if left <= 0:
+            return False
+        if len(text) > left:
+            text = text[:left] + CUT_MARK
+        self._chars += len(text) - len(before or "")
+        self.blocks[index] = text
+        self._text = None
+        return True
+
+    def worth_telling(self, *, over: bool) -> bool:
+        """Whether there is a text that was not told, and telling it is in proportion."""
+        if not self.text or self.text == self.told:
+            return False
+        return over or len(self.text) <= FREELY_TOLD_CHARS or len(self.text) >= len(self.told) * 9 // 8
 
 
 class _Turn:
@@ -112,7 +149,7 @@ class _Turn:
         self.inherited = False
         self.said: _Said | None = None
         self.said_evidence: Evidence | None = None
-        self.tools: set[str] = set()
+        self.tools: dict[str, None] = {}
         self.uuids: set[str] = set()
         self.uuid_order: deque[str] = deque()
 
@@ -242,6 +279,9 @@ class ClaudeOracle:
     def _line(self, line: Line, evidence: Evidence) -> None:
         if line.is_sidechain:
             return
+        if any(each is not None and len(each) > ID_CHARS_MAX for each in (line.uuid, line.parent_uuid, line.prompt_id)):
+            self._unknown("id_beyond_bounds", evidence)
+            return
         if line.session_id is not None:
             if not self._native_session:
                 self._native_session = line.session_id
@@ -250,9 +290,10 @@ class ClaudeOracle:
                 return
         if line.forked_from is not None:
             return
-        if line.version and line.version != self._version:
-            self._version = line.version
-            self._facts.append(CliVersionSeen(version=line.version))
+        version = (line.version or "")[:VERSION_CHARS_MAX]
+        if version and version != self._version:
+            self._version = version
+            self._facts.append(CliVersionSeen(version=version))
         handler = self._handlers.get(line.type)
         if handler is not None:
             if line.entrypoint:
@@ -415,7 +456,7 @@ class ClaudeOracle:
             if turn is None or block.tool_use_id not in turn.tools:
                 self._unknown("tool_result_without_call", evidence)
                 continue
-            turn.tools.discard(block.tool_use_id)
+            del turn.tools[block.tool_use_id]
             result = text_of(block.content)
             if len(result) > TOOL_RESULT_CHARS_MAX:
                 result = result[:TOOL_RESULT_CHARS_MAX] + CUT_MARK
@@ -457,7 +498,7 @@ class ClaudeOracle:
         turn.output = True
         said = turn.said
         if said is None or said.id != message.id:
-            self._flush_said()
+            self._flush_said(over=True)
             carry = said.text if said is not None and said.stop_reason == "max_tokens" else ""
             said = turn.said = _Said(message.id, carry)
         said.stop_reason = message.stop_reason if not line.is_aborted_mid_stream else None
@@ -471,11 +512,16 @@ class ClaudeOracle:
     def _block(self, turn: _Turn, said: _Said, block: Block, index: int, evidence: Evidence) -> None:
         match block.type:
             case "text":
-                said.blocks[index] = block.text
+                if not said.add(index, block.text):
+                    self._unknown("text_beyond_bounds", evidence)
             case "tool_use" | "server_tool_use" | "mcp_tool_use":
                 self._flush_said()
-                if block.id and block.id not in turn.tools:
-                    turn.tools.add(block.id)
+                if len(block.id) > ID_CHARS_MAX:
+                    self._unknown("id_beyond_bounds", evidence)
+                elif block.id and block.id not in turn.tools:
+                    turn.tools[block.id] = None
+                    if len(turn.tools) > TOOLS_OPEN_MAX:
+                        del turn.tools[next(iter(turn.tools))]
                     self._facts.append(
                         ToolStarted(
                             native_turn=turn.native,
@@ -488,13 +534,13 @@ class ClaudeOracle:
             case _:
                 pass  # thinking and what else a model may put into a message: no text of the answer
 
-    def _flush_said(self) -> None:
-        """Tell the text of the message so far, once it is complete as far as can be known."""
+    def _flush_said(self, *, over: bool = False) -> None:
+        """Tell the text of the message so far, once complete as far as can be known; ``over``: nothing follows."""
         turn = self._turn
         if turn is None or turn.said is None or turn.inherited:
             return
         said = turn.said
-        if said.text and said.text != said.told and said.evidence is not None:
+        if said.evidence is not None and said.worth_telling(over=over):
             said.told = said.text
             self._facts.append(
                 AssistantSaid(
@@ -583,6 +629,8 @@ class ClaudeOracle:
         match line.operation:
             case "enqueue":
                 self._enqueued.append(text)
+                if len(self._enqueued) > ENQUEUED_MAX:
+                    del self._enqueued[0]
                 if not text.startswith(TASK_NOTIFICATION):
                     self._facts.append(InputQueued(text=unwrap(text), evidence=evidence))
             case "dequeue":
@@ -615,7 +663,7 @@ class ClaudeOracle:
         return said.stop_reason in ENDS_BY_ITSELF
 
     def _complete(self, turn: _Turn, evidence: Evidence, background: int, *, by_end_of_file: bool = False) -> None:
-        self._flush_said()
+        self._flush_said(over=True)
         said = turn.said
         answer = said.text if said is not None and self._final(said) else ""
         self._close(
