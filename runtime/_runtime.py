@@ -297,6 +297,13 @@ class Runtime:
         if self._closed:
             raise UsageError("runtime_closed", "the runtime is closed")
 
+    def _forget(self, session: Session) -> None:
+        """It is closed for ever: the journal alone knows it from here on, and a host that runs for months keeps nothing."""
+        with self._lock:
+            if self._sessions.get(session.session_id) is session:
+                del self._sessions[session.session_id]
+                self._revivals.pop(session.session_id, None)
+
     def _served(self, session_id: str) -> Session:
         self._check_open()
         return self._find(SessionId(session_id))

@@ -142,6 +142,8 @@ class Session:
             except RejectedError as error:
                 if error.kind != "session_closed":
                     raise
+        if forever:
+            self._runtime._forget(self)  # noqa: SLF001
 
     def _tell(self, command: Submit | Control, reply: Future[Delivery]) -> None:
         try:
