@@ -86,7 +86,7 @@ class Controls:
         words = command.text.split()
         needed = {"/clear": "clear", "/compact": "compact"}.get(words[0] if words else "")
         if needed is None or needed not in session.deps.adapter.capabilities:
-            reason = f"{command.text!r} is not a command that this provider declares"
+            reason = "that is not a command that this provider declares"  # not quoted: it may be a prompt
             fail(control.reply, RejectedError("unsupported_capability", reason, provider=provider))
             return
         if not session.core.idle:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import stat
 import time
 from importlib import resources
 from pathlib import Path
@@ -84,6 +85,20 @@ def unwritable(path: Path, detail: str) -> JournalError:
         f"{path} cannot be written ({detail})",
         remedy="Choose a state folder that this user can write.",
     )
+
+
+def who_else_writes(folder: os.stat_result) -> str:
+    """What is wrong with a state folder that somebody else could put files into; "" where nobody can.
+
+    A group that is the user's own primary one may write: with a usual umask every folder is made so.
+    """
+    if folder.st_uid not in (os.getuid(), 0):
+        return f"belongs to another user ({folder.st_uid})"
+    if folder.st_mode & stat.S_IWOTH:
+        return "can be written by every user"
+    if folder.st_mode & stat.S_IWGRP and folder.st_gid != os.getgid():
+        return f"can be written by the group {folder.st_gid}"
+    return ""
 
 
 class JournalFile:
@@ -166,8 +181,16 @@ class JournalFile:
                     raise
             else:
                 self.folder.chmod(0o700)  # whatever the umask left of it
+            facts = self.folder.stat()
         except OSError as error:
             raise unwritable(self.folder, error.strerror or type(error).__name__) from error
+        stranger = who_else_writes(facts)
+        if stranger:
+            raise JournalError(
+                "journal_unsafe",
+                f"the state folder {self.folder} {stranger}",
+                remedy="Take that right away (chmod 700), or choose a state folder of your own.",
+            )
 
     def _take_lock(self) -> int:
         path = self.folder / LOCK_NAME

@@ -15,7 +15,9 @@ NATIVE = "00000000-0000-4000-8000-000000000001"
 OLD = "2020-01-01T00:00:00.000Z"
 HOST = Path(__file__).with_name("volume_host.py")
 REPOSITORY = Path(__file__).parent.parent
-TOOL_OUTPUT = "".join(f"{number:5d}\tdef function_{number}(argument): return argument + {number}\n" for number in range(400))
+TOOL_OUTPUT = "".join(
+    f"{number:5d}\tdef function_{number}(argument): return argument + {number}\n" for number in range(400)
+)
 """About 24 kB: what a CLI's file reading tool puts into its record."""
 _MARK = "0badc0de-0000-4000-8000-"
 
@@ -47,7 +49,12 @@ def turn_lines(*, prompt: str, answer: str, at: str, tools: int = 4, native: str
         )
         parent = result
     said, end = next(ids), next(ids)
-    message = {"id": f"msg_{said}", "model": "m", "stop_reason": "end_turn", "content": [{"type": "text", "text": answer}]}
+    message = {
+        "id": f"msg_{said}",
+        "model": "m",
+        "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": answer}],
+    }
     lines.append({"type": "assistant", "uuid": said, "parentUuid": parent, "message": message})
     lines.append({"type": "system", "subtype": "turn_duration", "durationMs": 5, "uuid": end, "parentUuid": said})
     return [{**line, **common} for line in lines]

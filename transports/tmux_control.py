@@ -78,9 +78,12 @@ def quote(arg: str | bytes) -> bytes:
 
 
 class _Pending:
-    __slots__ = ("deadline", "lines", "on_reply", "replies")
+    __slots__ = ("deadline", "height", "lines", "on_reply", "replies")
 
-    def __init__(self, on_reply: OnReply, replies: int, deadline: float) -> None:
+    def __init__(
+        self, on_reply: OnReply, replies: int, deadline: float, height: Callable[[], int] | None = None
+    ) -> None:
+        self.height = height
         self.on_reply: OnReply | None = on_reply
         self.replies = replies
         self.deadline = deadline
@@ -93,11 +96,17 @@ class _Pending:
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command line. ``replies``: how many replies it gives when nothing fails; the last one is the answer."""
+    """One command line.
+
+    ``replies``: how many replies it gives when nothing fails; the last one is the answer. ``height``: how many lines the
+    reply surely has, asked when it begins, 0 where that is not known: a program that paints our protocol's own words on
+    its screen ends no reply with them.
+    """
 
     line: bytes
     on_reply: OnReply
     replies: int = 1
+    height: Callable[[], int] | None = None
 
 
 class ControlClient:
@@ -189,7 +198,7 @@ class ControlClient:
         with self._lock:
             refusal = self._refuse(len(data))
             if not refusal:
-                self._pending.extend([_Pending(c.on_reply, c.replies, deadline) for c in commands])
+                self._pending.extend([_Pending(c.on_reply, c.replies, deadline, c.height) for c in commands])
                 self._write(data)
         if refusal:
             for command in commands:
@@ -274,6 +283,7 @@ class ControlClient:
         rest = b""
         words: bytes | None = None
         lines: list[bytes] = []
+        height = 0
         next_sweep = time.monotonic() + TICK_S
         while True:
             events = self._epoll.poll(TICK_S)
@@ -292,7 +302,12 @@ class ControlClient:
                     if words is None:
                         if line.startswith(b"%begin "):
                             words = line[7:]
-                    elif line.startswith((b"%end ", b"%error ")) and line.split(b" ", 1)[1] == words:
+                            height = self._height(words)
+                    elif (
+                        len(lines) >= height
+                        and line.startswith((b"%end ", b"%error "))
+                        and line.split(b" ", 1)[1] == words
+                    ):
                         self._replied(words, Reply(line.startswith(b"%end "), tuple(lines)))
                         words = None
                         lines.clear()
@@ -301,7 +316,8 @@ class ControlClient:
             now = time.monotonic()
             if now >= next_sweep:
                 next_sweep = now + TICK_S
-                self._sweep(now)
+                if self._sweep(now) and height and words is not None:
+                    return  # a screen that had fewer lines than it was high: begin anew with another client
 
     def _flush(self) -> None:
         with self._lock:
@@ -331,12 +347,21 @@ class ControlClient:
             self._pending.popleft()
         head.answer(reply)
 
-    def _sweep(self, now: float) -> None:
-        """Answer overdue commands; they stay in line, so that a late reply still finds its own."""
+    def _height(self, words: bytes) -> int:
+        """How many lines the reply that begins has at least."""
+        if words.rsplit(b" ", 1)[-1] == b"0":
+            return 0
+        with self._lock:
+            head = self._pending[0] if self._pending else None
+        return head.height() if head is not None and head.height is not None else 0
+
+    def _sweep(self, now: float) -> bool:
+        """Answer overdue commands; they stay in line, so that a late reply still finds its own. Whether there was one."""
         with self._lock:
             overdue = [one for one in self._pending if one.on_reply is not None and one.deadline <= now]
         for one in overdue:
             one.answer(Reply(False, (NO_REPLY,)))
+        return bool(overdue)
 
     def _end(self) -> None:
         with self._lock:

@@ -34,7 +34,7 @@ _REFUSED_BYTES = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Control characters other than tab, LF and CR. ESC could end the brackets of a paste; tmux 3.7 rewrites it."""
 _LOOK = (
     "'#{cursor_x},#{cursor_y},#{pane_in_mode},#{alternate_on},#{pane_dead},#{pane_dead_status},"
-    "#{pane_dead_signal},#{pane_title}'"
+    "#{pane_dead_signal},#{pane_height},#{pane_title}'"
 )
 _GUARD = "'#{||:#{pane_dead},#{||:#{pane_in_mode},#{pane_input_off}}}'"
 _GUARD_SAYS = "'#{pane_dead},#{pane_in_mode},#{pane_input_off}'"
@@ -125,7 +125,7 @@ class PaneHandle:
 
         self._owner.submit_all(
             Command(f"display-message -p -t {self.pane_id} {_LOOK}".encode(), facts.append),
-            Command(f"capture-pane -p -t {self.pane_id}".encode(), captured),
+            Command(f"capture-pane -p -t {self.pane_id}".encode(), captured, height=lambda: _height(facts)),
         )
 
     # --- paste ----------------------------------------------------------------------------------------------------
@@ -281,11 +281,17 @@ def _ignore(_: Reply) -> None:
     pass
 
 
+def _height(facts: list[Reply]) -> int:
+    """How high the pane was a step ago: so many lines its screen has."""
+    words = facts[0].lines[0].split(b",", 8) if facts and facts[0].ok and facts[0].lines else []
+    return int(words[7]) if len(words) == 9 and words[7].isdigit() else 0
+
+
 def _screen(facts: tuple[bytes, ...], lines: tuple[bytes, ...]) -> Screen | TransportError:
-    words = b"\n".join(facts).decode("utf-8", "replace").split(",", 7)
-    if len(words) != 8 or not (words[0].isdigit() and words[1].isdigit()):
+    words = b"\n".join(facts).decode("utf-8", "replace").split(",", 8)
+    if len(words) != 9 or not (words[0].isdigit() and words[1].isdigit()):
         return TransportError("transport_failed", "tmux described the pane in words that are not known")
-    x, y, mode, alternate, dead, status, number, title = words
+    x, y, mode, alternate, dead, status, number, _, title = words
     return Screen(
         lines=tuple([line.decode("utf-8", "replace") for line in lines]),
         title=title,

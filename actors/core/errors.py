@@ -35,6 +35,7 @@ Kind = Literal[
     "transport_failed",
     "transport_timeout",
     "journal_unwritable",
+    "journal_unsafe",
     "journal_newer",
     "journal_corrupt",
     "journal_locked",

@@ -86,6 +86,7 @@ class Cell:
         "_origin",
         "_timers",
         "_waiting_for_children",
+        "_giving_up",
         "_watchers",
         "actor",
         "children",
@@ -128,6 +129,7 @@ class Cell:
         self._timers: dict[Hashable, ActorTimer] | None = None
         self._watchers: dict[str, Ref] | None = None
         self._waiting_for_children = False
+        self._giving_up: TimerEntry | None = None
         here = context.cell
         cause = here.mailbox.current if here is not None else None
         trace = cause.trace if cause is not None else context.trace or number
@@ -311,7 +313,8 @@ class Cell:
             return
         for child in reversed(children):
             child.ref.stop()
-        self.system.timers.at(self.system.clock.monotonic() + CHILDREN_STOP_MAX_S, self._give_up_children)
+        due_s = self.system.clock.monotonic() + CHILDREN_STOP_MAX_S
+        self._giving_up = self.system.timers.at(due_s, self._give_up_children)
 
     def _give_up_children(self) -> None:
         with self.system.lock:
@@ -333,6 +336,9 @@ class Cell:
     def _conclude(self) -> None:
         """The children are gone: release the incarnation, then begin the next or die."""
         actor, failure = self.actor, self._failure
+        giving_up, self._giving_up = self._giving_up, None
+        if giving_up is not None:
+            self.system.timers.cancel(giving_up)  # else it would keep all that is dead here for its whole time
         self.mailbox.current = self._origin
         if actor is None:
             return

@@ -45,6 +45,11 @@ class _Lazy(click.Group):
         except LastwordError as error:
             click.echo(f"lastword: {one_line(str(error))}", err=True)
             ctx.exit(EXIT_USAGE)
+        except click.ClickException as error:
+            error.message = one_line(
+                error.message
+            )  # it quotes what was typed, and a shell may have put a file's name there
+            raise
         except KeyboardInterrupt:
             ctx.exit(EXIT_CANCELLED)
 

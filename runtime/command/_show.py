@@ -35,9 +35,11 @@ STDIN_CHARS_MAX = 16 * 1024 * 1024
 """Of a text from stdin; a CLI takes far less."""
 
 _PICTURES = 0x2400
-_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
+_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x2070), 0x200E, 0x200F, 0x061C, *range(0xFFF9, 0xFFFC))
+_TAGS = range(0xE0000, 0xE0080)
+"""Characters that no terminal shows and that carry ASCII all the same."""
 _RAW = {code: chr(_PICTURES + code) for code in range(0x20) if chr(code) not in "\n\t"}
-_RAW |= {0x7F: "\u2421"} | dict.fromkeys((*range(0x80, 0xA0), *_BIDI), "\ufffd")
+_RAW |= {0x7F: "\u2421"} | dict.fromkeys((*range(0x80, 0xA0), *_BIDI, *_TAGS), "\ufffd")
 _RAW |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 _JSON = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI, 0x2028, 0x2029)}
 

@@ -137,7 +137,7 @@ class Following:
         self._progress.pause()
         option = self._ask(dialog)
         if option is None:
-            note(f"Answer it in the pane: {' '.join(self._desk.attach())}")
+            note(one_line(f"Answer it in the pane: {' '.join(self._desk.attach())}"))
             return
         try:
             self._desk.answer(dialog.dialog_id, option)

@@ -106,9 +106,14 @@ def _providers() -> Iterator[Check]:
 
 
 def _folder(state: Path) -> Check:
+    from lastword.runtime._journal_file import who_else_writes  # noqa: PLC0415 - late
+
     there = state
     while not there.exists() and there != there.parent:
         there = there.parent
+    stranger = who_else_writes(there.stat()) if there == state else ""
+    if stranger:
+        return Check(name="state", verdict="bad", found=f"{state} {stranger}", remedy="chmod 700, or another folder")
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
         how = "writable" if there == state else f"not there yet, can be made in {there}"
         return Check(name="state", verdict="ok", found=f"{state}: {how}")

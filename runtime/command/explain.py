@@ -253,7 +253,7 @@ def _text(told: Explanation) -> str:
         )
         for point in told.points
     ]
-    lines = [head, table(rows, ("CLOCK", "MS", "DELAY", "SEQ", "WHAT", "EVIDENCE"))]
+    lines = [one_line(head), table(rows, ("CLOCK", "MS", "DELAY", "SEQ", "WHAT", "EVIDENCE"))]
     lines += [f"[{number}] {one_line(path)}" for path, number in files.items()]
     if told.settled_by:
         lines.append(f"settled by {told.settled_by}")
@@ -263,9 +263,9 @@ def _text(told: Explanation) -> str:
         when = time.strftime(" at %H:%M:%S", time.localtime(at)) if at is not None else ""
         text = f" with an answer of {end.answer_chars} characters" if end.answer_chars is not None else ""
         where = f"{one_line(end.evidence.source)} byte {end.evidence.offset}"
-        lines.append(f"not settled: {told.provider} {end.status}{when}{text} ({where}); no host observed it")
+        lines.append(one_line(f"not settled: {told.provider} {end.status}{when}{text} ({where}); no host observed it"))
     elif told.waits_for:
-        lines.append(f"not settled: waits for {told.waits_for}")
+        lines.append(one_line(f"not settled: waits for {told.waits_for}"))
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ import click
 from lastword.actors.core.errors import LastwordError, RejectedError
 from lastword.actors.core.ids import TurnId
 from lastword.runtime.command._desk import RemoteDesk, known_session, open_reader
-from lastword.runtime.command._show import as_json, default_state, out, read_stdin, state_option
+from lastword.runtime.command._show import as_json, default_state, one_line, out, read_stdin, state_option
 
 
 @click.command("send")
@@ -62,4 +62,4 @@ def command(
     else:
         turn_id = f" turn {ack.turn_id}" if ack.turn_id else ""
         twice = " (known already)" if ack.duplicate else ""
-        out(f"{ack.taken} message {ack.message_id}{turn_id} seq {ack.seq}{twice}")
+        out(one_line(f"{ack.taken} message {ack.message_id}{turn_id} seq {ack.seq}{twice}"))

@@ -73,7 +73,11 @@ def read_peak_mib(path, *options):
     """The largest size that ``lastword read`` of it had."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     words = [sys.executable, "-m", "lastword.runtime.command", "read", "claude-code", str(path), *options]
-    peaks = [sys.executable, "-c", f"import subprocess,resource,sys\nsys.exit(subprocess.run({words!r}).returncode or print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,file=sys.stderr))"]
+    peaks = [
+        sys.executable,
+        "-c",
+        f"import subprocess,resource,sys\nsys.exit(subprocess.run({words!r}).returncode or print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,file=sys.stderr))",
+    ]
     done = subprocess.run(peaks, env=os.environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert "the last answer" in done.stdout

@@ -1,0 +1,119 @@
+"""Opening and closing very often leaves a host as it was: no thread, descriptor, watch or memory stays (C61)."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import pytest
+
+from host_kit import Rig
+from kit_system import lastword_threads, until
+from lastword.actors.system.cell import Cell
+from lastword.runtime import Session
+from lastword.runtime.testing import Rehearsal, rehearsed_runtime
+
+GROWN_KIB = 3_000
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def resident_kib() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
+
+
+def alive(kind: type) -> int:
+    gc.collect()
+    return sum(isinstance(each, kind) for each in gc.get_objects())
+
+
+@pytest.mark.contract("C61")
+def test_c61_a_thousand_sessions_of_one_runtime_leave_nothing_behind(tmp_path):
+    with Rig(tmp_path) as rig:
+
+        def cycle() -> None:
+            session = rig.session()
+            assert session.run("x").status == "completed"
+            session.close()
+            rig.world.clis.clear()  # the in-process CLIs remember for the tests
+            rig.world.opened.clear()
+            rig.world._files.clear()
+
+        for _ in range(150):
+            cycle()
+        rig.settle()
+        before = (alive(Cell), alive(Session), descriptors(), len(lastword_threads("lastword")), rig.world.watches)
+        grown = resident_kib()
+        for _ in range(1_000):
+            cycle()
+        rig.settle()
+        grown = resident_kib() - grown
+        until(lambda: alive(Cell) <= before[0])
+        after = (alive(Cell), alive(Session), descriptors(), len(lastword_threads("lastword")), rig.world.watches)
+        assert after == before
+        assert rig.runtime._sessions == {}
+        print(f"grown by {grown} KiB")
+        assert grown < GROWN_KIB
+
+
+@pytest.mark.contract("C61")
+def test_c61_two_hundred_runtimes_one_after_the_other_leave_nothing_behind(tmp_path):
+    def cycle(number: int) -> None:
+        with Rig(tmp_path / f"{number % 3}") as rig:
+            assert rig.session().run("x").status == "completed"
+
+    for number in range(20):
+        cycle(number)
+    before = (alive(Cell), alive(Session), descriptors())
+    grown = resident_kib()
+    for number in range(200):
+        cycle(number)
+    assert (alive(Cell), alive(Session), descriptors()) == before
+    assert lastword_threads("lastword") == []
+    assert resident_kib() - grown < GROWN_KIB
+
+
+def in_panes(cycles: int) -> None:
+    with rehearsed_runtime() as rehearsed:
+        runtime = rehearsed.runtime
+
+        def cycle() -> None:
+            session = runtime.session(rehearsed.provider, cwd=rehearsed.cwd)
+            assert session.run("hello", deadline_s=60).status == "completed"
+            session.close(grace_s=0.5)
+
+        for _ in range(5):
+            cycle()
+        server = runtime._edge.transport.server
+        before = (descriptors(), len(lastword_threads("lastword")), alive(Session))
+        grown = resident_kib()
+        for _ in range(cycles):
+            cycle()
+        until(lambda: (descriptors(), len(lastword_threads("lastword")), alive(Session)) <= before)
+        assert server._rows(server.control)[1:] == [], "no pane but the hub's"
+        assert server.control.call(b"list-buffers", 5).lines == ()
+        grown = resident_kib() - grown
+        print(f"{cycles} cycles: grown by {grown} KiB")
+        assert grown < GROWN_KIB + 4 * cycles
+
+
+@pytest.mark.tmux
+@pytest.mark.contract("C61")
+def test_c61_sessions_in_real_panes_leave_nothing_behind():
+    in_panes(20)
+
+
+@pytest.mark.tmux
+@pytest.mark.stress
+@pytest.mark.contract("C61")
+def test_c61_a_thousand_sessions_in_real_panes_leave_nothing_behind():
+    in_panes(1_000)
+
+
+def test_a_rehearsal_leaves_no_folder(tmp_path):
+    with Rehearsal(parent=tmp_path) as place:
+        assert place.root.stat().st_mode & 0o077 == 0
+    assert list(tmp_path.iterdir()) == []
