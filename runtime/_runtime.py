@@ -298,7 +298,7 @@ class Runtime:
             raise UsageError("runtime_closed", "the runtime is closed")
 
     def _forget(self, session: Session) -> None:
-        """It is closed for ever: the journal alone knows it from here on, and a host that runs for months keeps nothing."""
+        """It is closed for ever: the journal alone knows it from here on; a host that runs for months keeps nothing."""
         with self._lock:
             if self._sessions.get(session.session_id) is session:
                 del self._sessions[session.session_id]

@@ -98,9 +98,9 @@ class _Pending:
 class Command(msgspec.Struct, frozen=True):
     """One command line.
 
-    ``replies``: how many replies it gives when nothing fails; the last one is the answer. ``height``: how many lines the
-    reply surely has, asked when it begins, 0 where that is not known: a program that paints our protocol's own words on
-    its screen ends no reply with them.
+    ``replies``: how many replies it gives when nothing fails; the last one is the answer. ``height``: how many lines
+    the reply surely has, asked when it begins, 0 where that is not known: a program that paints our protocol's own
+    words on its screen ends no reply with them.
     """
 
     line: bytes
@@ -356,7 +356,7 @@ class ControlClient:
         return head.height() if head is not None and head.height is not None else 0
 
     def _sweep(self, now: float) -> bool:
-        """Answer overdue commands; they stay in line, so that a late reply still finds its own. Whether there was one."""
+        """Answer overdue commands; they stay in line, so that a late reply finds its own. Whether there was one."""
         with self._lock:
             overdue = [one for one in self._pending if one.on_reply is not None and one.deadline <= now]
         for one in overdue:

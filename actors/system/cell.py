@@ -81,12 +81,12 @@ class Cell:
 
     __slots__ = (
         "_failure",
+        "_giving_up",
         "_ledger",
         "_make",
         "_origin",
         "_timers",
         "_waiting_for_children",
-        "_giving_up",
         "_watchers",
         "actor",
         "children",

@@ -46,10 +46,8 @@ class _Lazy(click.Group):
             click.echo(f"lastword: {one_line(str(error))}", err=True)
             ctx.exit(EXIT_USAGE)
         except click.ClickException as error:
-            error.message = one_line(
-                error.message
-            )  # it quotes what was typed, and a shell may have put a file's name there
-            raise
+            # it quotes what was typed, and a shell may have put a file's name there
+            raise click.UsageError(one_line(error.format_message()), getattr(error, "ctx", None) or ctx) from error
         except KeyboardInterrupt:
             ctx.exit(EXIT_CANCELLED)
 
