@@ -4,20 +4,25 @@ Order is the promise (C09): commit, then tell the hub, then answer who asked. An
 further messages wait, batches are collected; so the group is as large as the disk is slow, and a lone batch waits for
 nobody. It decides nothing about turns.
 
-A failing disk ends nothing: each batch is answered by :class:`CommitFailed`, and the next group is tried afresh.
-What a subscriber does can neither fail nor hold a commit: the hub only marks and wakes.
+A failing disk ends nothing. A batch whose sender waits for the answer (a new message) gets :class:`CommitFailed` at
+once; one that was promised (``keep``) is held here, before everything that comes later, and tried again with growing
+pauses until it is durable: so nothing overtakes anything, and what a session did while the disk was full stands in the
+journal in the order in which it happened. What a subscriber does can neither fail nor hold a commit: the hub only marks
+and wakes.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from lastword.actors.core.errors import JournalError, LastwordError
-from lastword.actors.core.events import AssistantMessage, Event, ToolFinished, ToolStarted
+from lastword.actors.core.events import AssistantMessage, Draft, Event, StallDiagnosed, ToolFinished, ToolStarted
+from lastword.actors.core.ids import SessionId
 from lastword.actors.core.ports import Batch, Journal, Recorded
 
 GROUP_MAX: Final = 256
@@ -29,6 +34,12 @@ GROUP_CHARS_MAX: Final = 1_000_000
 RETRY_PAUSES_S: Final = (0.05, 0.2, 0.75)
 """A group that failed for a passing reason is tried again after each of these; then it has failed."""
 
+HOLD_PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Pauses between the tries while batches are held; the last one again and again. A new message tries at once."""
+
+HELD_MAX: Final = 100_000
+"""Batches held while the file fails; beyond it a batch is answered by its failure, and its sender offers it again."""
+
 _BATCH_CHARS: Final = 500  # ids, tags and figures of one batch
 
 
@@ -39,11 +50,15 @@ class Answerable(Protocol):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """Record this. ``token`` comes back in the answer; without ``reply_to`` nobody is answered."""
+    """Record this. ``token`` comes back in the answer; without ``reply_to`` nobody is answered.
+
+    ``keep``: hold it while the file fails, instead of answering the failure.
+    """
 
     batch: Batch
     reply_to: Answerable | None = None
     token: Any = None
+    keep: bool = False
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +87,8 @@ class CommitStats(msgspec.Struct):
     largest_group: int = 0
     retries: int = 0
     failed: int = 0
+    held: int = 0
+    hold_tries: int = 0
     publish_failures: int = 0
     answers_lost: int = 0
 
@@ -83,6 +100,7 @@ class GroupCommitter:
         publish: tells the subscribers; must not block. What it raises is counted and goes no further.
         now_wall_s: Unix seconds.
         before_record: runs before each transaction; a seam for tests (a slow or failing sync).
+        on_trouble: told each time that the file fails while batches are held.
     """
 
     def __init__(
@@ -93,6 +111,7 @@ class GroupCommitter:
         *,
         sleep: Callable[[float], None] = time.sleep,
         before_record: Callable[[], None] | None = None,
+        on_trouble: Callable[[JournalError], None] | None = None,
     ) -> None:
         self.stats = CommitStats()
         self._journal = journal
@@ -100,8 +119,23 @@ class GroupCommitter:
         self._now_wall_s = now_wall_s
         self._sleep = sleep
         self._before_record = before_record
+        self._on_trouble = on_trouble
         self._pending: list[Commit] = []
         self._chars = 0
+        self._held: deque[Commit] = deque()
+        self._held_since: dict[SessionId, float] = {}
+        self._trouble: JournalError | None = None
+        self._hold_tries = 0
+
+    @property
+    def held(self) -> int:
+        """Batches that wait for the file."""
+        return len(self._held)
+
+    @property
+    def try_again_in_s(self) -> float | None:
+        """When :meth:`try_held` is due; None where nothing is held."""
+        return HOLD_PAUSES_S[min(self._hold_tries, len(HOLD_PAUSES_S)) - 1] if self._held else None
 
     def add(self, commit: Commit, *, more_waiting: bool) -> None:
         """Take a batch; commit now unless more are waiting and the group has room."""
@@ -118,10 +152,60 @@ class GroupCommitter:
         commits, self._pending, self._chars = self._pending, [], 0
         if not commits:
             return
-        self.stats.groups += 1
         self.stats.batches += len(commits)
+        if not self._held:
+            if not self._commit(commits, pauses=RETRY_PAUSES_S):
+                self._failed_again()
+            return
+        for commit in commits:
+            if commit.keep and len(self._held) >= HELD_MAX:
+                assert self._trouble is not None
+                self._answer(commit, self._trouble)
+            else:
+                self._hold(commit)
+        if not all(commit.keep for commit in commits):
+            self.try_held()  # somebody waits for an answer
+
+    def try_held(self) -> None:
+        """Try what is held once more, oldest first; stop at the first group that fails."""
+        while self._held:
+            group = [self._held.popleft() for _ in range(min(GROUP_MAX, len(self._held)))]
+            rest, self._held = self._held, deque()
+            committed = self._commit(group, pauses=())
+            later = list(rest)
+            if not committed:
+                assert self._trouble is not None
+                for commit in later:
+                    if not commit.keep:
+                        self._answer(commit, self._trouble)
+                later = [commit for commit in later if commit.keep]
+            self._held.extend(later)
+            if not committed:
+                self._failed_again()
+                return
+        self._tell_recovery()
+
+    def _failed_again(self) -> None:
+        if not self._held:
+            return
+        self._hold_tries += 1
+        self.stats.hold_tries += 1
+        if self._on_trouble is not None and self._trouble is not None:
+            self._on_trouble(self._trouble)
+
+    def _commit(self, commits: list[Commit], *, pauses: Sequence[float]) -> bool:
+        """One group; False where the file failed, and what is to be kept was held."""
+        self.stats.groups += 1
         self.stats.largest_group = max(self.stats.largest_group, len(commits))
-        results = self._record([commit.batch for commit in commits])
+        results = self._record([commit.batch for commit in commits], pauses)
+        if isinstance(results, JournalError):
+            self._trouble = results
+            for commit in commits:
+                if commit.keep and results.kind != "runtime_closed":
+                    self._hold(commit)
+                else:
+                    self._answer(commit, results)
+            return False
         for result in results:
             if isinstance(result, Recorded) and result.events:
                 try:
@@ -130,9 +214,32 @@ class GroupCommitter:
                     self.stats.publish_failures += 1
         for commit, result in zip(commits, results, strict=True):
             self._answer(commit, result)
+        return True
 
-    def _record(self, batches: Sequence[Batch]) -> Sequence[Recorded | JournalError]:
-        pauses = iter(RETRY_PAUSES_S)
+    def _hold(self, commit: Commit) -> None:
+        self._held.append(commit)
+        self.stats.held = max(self.stats.held, len(self._held))
+        self._held_since.setdefault(commit.batch.session_id, self._now_wall_s())
+
+    def _tell_recovery(self) -> None:
+        """All is durable: each session that waited has it on record how long, and why."""
+        since, self._held_since, self._hold_tries = self._held_since, {}, 0
+        trouble, self._trouble = self._trouble, None
+        if trouble is None or not since:
+            return
+        now = self._now_wall_s()
+        for session_id, began in since.items():
+            waited_s = max(0.0, now - began)
+            body = StallDiagnosed(
+                waits_for="the journal's file", elapsed_s=waited_s, quiet_s=waited_s, evidence=trouble.reason
+            )
+            self._commit([Commit(batch=Batch(session_id=session_id, drafts=(Draft(body=body),)))], pauses=())
+
+    def _record(
+        self, batches: Sequence[Batch], pauses_s: Sequence[float]
+    ) -> Sequence[Recorded | JournalError] | JournalError:
+        """The result of each batch; or the failure of the file, which nothing of the group survived."""
+        pauses = iter(pauses_s)
         while True:
             try:
                 if self._before_record is not None:
@@ -141,7 +248,7 @@ class GroupCommitter:
             except JournalError as error:
                 pause_s = next(pauses, None) if error.retryable else None
                 if pause_s is None:
-                    return [error] * len(batches)
+                    return error
                 self.stats.retries += 1
                 self._sleep(pause_s)
             except Exception as error:

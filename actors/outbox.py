@@ -1,7 +1,7 @@
 """The way of one actor to the journal: batches out, acknowledgements in, nothing dropped.
 
-A batch that failed is offered again after a pause, except where its sender must answer for it (a new message, whose
-caller is told). Not thread-safe: lives in one actor.
+While the file fails the journal keeps what was promised, in order; only a new message is refused, and its caller told.
+A batch that was refused for itself is offered again, with growing pauses. Not thread-safe: lives in one actor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from lastword.actors.journal import Commit, CommitFailed, Committed
 from lastword.actors.system.ref import Ref
 
 RETRY_S = 1.0
-"""Pause before a failed batch is offered again; bounded in rate, not in count: a commit that was promised is kept."""
+"""First pause before a refused batch is offered again; bounded in rate, not in count: a commit that was promised is
+kept. Each further one is twice as long, up to :data:`RETRY_MAX_S`."""
+RETRY_MAX_S = 60.0
 
 
 class Retry:
@@ -42,7 +44,7 @@ class Outbox:
         self._retry = retry
         self._tokens = count(1)
         self._open: dict[int, Batch] = {}
-        self._failed: set[int] = set()
+        self._refusals: dict[int, int] = {}
 
     @property
     def empty(self) -> bool:
@@ -52,18 +54,18 @@ class Outbox:
     @property
     def failing(self) -> bool:
         """Whether something that was sent could not be committed yet."""
-        return bool(self._failed)
+        return bool(self._refusals)
 
     def send(self, batch: Batch) -> int:
         """Offer a batch; the token comes back with the answer."""
         token = next(self._tokens)
         self._open[token] = batch
-        self._journal.tell(Commit(batch=batch, reply_to=self._me, token=token))
+        self._offer(token, batch)
         return token
 
     def committed(self, answer: Committed) -> Batch | None:
         """Note an answer; the batch that it is about (None where it was answered before)."""
-        self._failed.discard(answer.token)
+        self._refusals.pop(answer.token, None)
         return self._open.pop(answer.token, None)
 
     def failed(self, answer: CommitFailed) -> Batch | None:
@@ -73,11 +75,14 @@ class Outbox:
         batch = self._open.get(answer.token)
         if batch is None or batch.accept is not None:
             return self._open.pop(answer.token, None)
-        self._failed.add(answer.token)
-        self._retry(RETRY_S, Retry(answer.token, batch))
+        refusals = self._refusals[answer.token] = self._refusals.get(answer.token, 0) + 1
+        self._retry(min(RETRY_MAX_S, RETRY_S * 2 ** min(refusals - 1, 10)), Retry(answer.token, batch))
         return None
 
     def again(self, retry: Retry) -> None:
         """The pause is over."""
         if retry.token in self._open:
-            self._journal.tell(Commit(batch=retry.batch, reply_to=self._me, token=retry.token))
+            self._offer(retry.token, retry.batch)
+
+    def _offer(self, token: int, batch: Batch) -> None:
+        self._journal.tell(Commit(batch=batch, reply_to=self._me, token=token, keep=batch.accept is None))

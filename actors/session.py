@@ -267,7 +267,9 @@ class SessionActor(Actor):
             views = [self._view_of(turn_id) for turn_id in self.core.open]
         except JournalError:
             return
-        for repair in reconcile.reconcile(views, journal_waits=not self.record.acknowledged):
+        for repair in reconcile.reconcile(
+            views, journal_waits=not self.record.acknowledged or self.deps.reader.failing
+        ):
             match repair:
                 case reconcile.FinishFromJournal():
                     open_turn = self.turns.get(repair.turn_id)

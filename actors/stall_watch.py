@@ -159,7 +159,7 @@ class StallWatch:
                 stage=pending.stage if pending is not None else "",
                 held=session.cli.held,
                 dialog=(dialog.kind, dialog.question) if dialog is not None else None,
-                journal_waits=session.record.failing,
+                journal_waits=session.record.failing or session.deps.reader.failing,
                 cli=session.cli.state,
                 ending=session.cli.ending,
                 status=self._status,

@@ -27,7 +27,7 @@ from lastword.actors.core.events import CompletionReached, Draft, Event, EventBo
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Batch, Cursor, MessageRow, Recorded, SessionRow, TurnRow
-from lastword.runtime._journal_file import Durability, JournalFile, corrupt, translated
+from lastword.runtime._journal_file import Durability, Identity, JournalFile, corrupt, translated
 
 READERS_MAX: Final = 4
 """Connections that read at the same time; a further reader waits for one."""
@@ -97,6 +97,8 @@ class SqliteJournal:
         self._file = file
         self._write_lock = threading.Lock()
         self._db: sqlite3.Connection | None = None if file.readonly else file.connect_writer()
+        self._identity = self._begin_log(self._db) if self._db is not None else ()
+        self._failing = False
         self._last_seq: dict[SessionId, int] = {}
         self._readers = _Readers(file)
         self._closed = False
@@ -128,6 +130,11 @@ class SqliteJournal:
         """The database file."""
         return self._file.path
 
+    @property
+    def failing(self) -> bool:
+        """Whether the last transaction failed for the file's sake (no space, read-only, an error of the device)."""
+        return self._failing
+
     # --- writing ---------------------------------------------------------------------------------------------
 
     def record(self, batches: Sequence[Batch], now_wall_s: float) -> list[Recorded | JournalError]:
@@ -137,12 +144,34 @@ class SqliteJournal:
                 raise _closed_error(self.path)
             if self._file.readonly:
                 raise JournalError("journal_unwritable", f"{self.path} was opened to be read only")
+            self._failing = True  # until the transaction stands
             try:
-                if self._db is None:
-                    self._db = self._file.connect_writer()
-                return self._record(self._db, batches, now_wall_s)
+                recorded = self._record(self._writer(), batches, now_wall_s)
             except sqlite3.Error as error:
                 raise translated(error, "committing", self.path) from error
+            self._failing = False
+            return recorded
+
+    def _writer(self) -> sqlite3.Connection:
+        """The connection, on the file that stands at the path: a commit into a deleted file would be no promise."""
+        db = self._db
+        self._file.keep_lock()
+        if db is not None and self._file.identity() != self._identity:
+            self._file.restore(db, self._identity)
+            self._db = None
+            db.close()
+            self._readers.renew()
+            db = None
+        if db is None:
+            db = self._file.connect_writer()
+            self._identity = self._begin_log(db)
+            self._db = db
+        return db
+
+    def _begin_log(self, db: sqlite3.Connection) -> Identity:
+        """Have the write-ahead log made; which files they are."""
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return self._file.identity()
 
     def _record(
         self, db: sqlite3.Connection, batches: Sequence[Batch], now_wall_s: float
@@ -375,6 +404,9 @@ class SqliteJournal:
             raise JournalError("journal_failed", f"a commit to {self.path} did not end within {CLOSE_WAIT_S:g} s")
         try:
             self._closed = True
+            if self._db is not None:
+                with contextlib.suppress(JournalError, sqlite3.Error):
+                    self._writer()  # what was deleted under us is put back while we still hold it
             self._readers.close()
             if self._db is not None:
                 db, self._db = self._db, None
@@ -429,6 +461,15 @@ class _Readers:
         self._permits = threading.BoundedSemaphore(READERS_MAX)
         self._lock = threading.Lock()
         self._closed = False
+        self._life = 0
+
+    def renew(self) -> None:
+        """The file is another one: none of the connections so far is used again."""
+        with self._lock:
+            self._life += 1
+            free, self._free = self._free, []
+        for db in free:
+            db.close()
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[sqlite3.Connection]:
@@ -439,13 +480,14 @@ class _Readers:
                 if self._closed:
                     raise _closed_error(self._file.path)
                 db = self._free.pop() if self._free else None
+                life = self._life
             if db is None:
                 db = self._file.connect_reader()
             try:
                 yield db
             finally:
                 with self._lock:
-                    keep = not self._closed
+                    keep = not self._closed and life == self._life
                     if keep:
                         self._free.append(db)
                 if not keep:

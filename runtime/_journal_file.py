@@ -12,9 +12,10 @@ import os
 import sqlite3
 import stat
 import time
+import weakref
 from importlib import resources
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from lastword.actors.core.errors import JournalError
@@ -57,7 +58,7 @@ def translated(error: sqlite3.Error, doing: str, path: Path) -> JournalError:
         return unwritable(path, f"while {doing}: {name}")
     if primary == sqlite3.SQLITE_FULL:
         return JournalError(
-            "journal_failed",
+            "journal_full",
             f"no space is left for the journal {path} while {doing}",
             remedy="Free space on its file system; nothing was half written, and the next commit is tried afresh.",
         )
@@ -118,6 +119,7 @@ class JournalFile:
             return
         self._make_folder()
         self._lock_fd = self._take_lock()
+        _HOLDERS.add(self)
         try:
             self._make_file()
             self._bring_up_to_date()
@@ -155,6 +157,81 @@ class JournalFile:
             fd, self._lock_fd = self._lock_fd, None
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, 0)
+            os.close(fd)
+
+    def forget_in_fork(self) -> None:
+        """In a forked child: the lock is the host's alone, and must end with it however long the child lives."""
+        if self._lock_fd is not None:
+            fd, self._lock_fd = self._lock_fd, None
+            os.close(fd)
+
+    # --- the file under our hands ---------------------------------------------------------------------------------
+
+    def identity(self) -> Identity:
+        """Which files stand at the journal's paths now: the database, its write-ahead log and that one's index; None
+        where none does.
+        """
+        return tuple(_identity(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm"))
+
+    def keep_lock(self) -> None:
+        """Take the lock again where its file was deleted: by path another host could else come in beside us.
+
+        Raises:
+            JournalError: ``journal_locked``: it has, and is the host of this folder now.
+        """
+        if self._lock_fd is None:
+            raise JournalError(
+                "journal_locked", f"this process does not hold {self.folder}: it was forked from its host"
+            )
+        facts = os.fstat(self._lock_fd)
+        if _identity(str(self.folder / LOCK_NAME)) != (facts.st_dev, facts.st_ino):
+            fd, self._lock_fd = self._lock_fd, self._take_lock()
+            os.close(fd)
+
+    def restore(self, db: sqlite3.Connection, known: Identity) -> None:
+        """A file of the journal was deleted under us: put back all that the open connection still holds. ``known``: what
+        it has open.
+
+        A file that somebody else put in its place is never touched.
+
+        Raises:
+            JournalError: another file stands there, or the folder cannot be written.
+            sqlite3.Error: the copy failed.
+        """
+        copy = self.path.with_name(f".{FILE_NAME}.restored")
+        try:
+            copy.unlink(missing_ok=True)
+            os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            target = sqlite3.connect(copy, isolation_level=None)
+            try:
+                db.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE").fetchone()  # no log of its own may stay beside it
+            finally:
+                target.close()
+            for suffix in ("-wal", "-shm"):
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+            if _identity(str(self.path)) == known[0]:
+                os.replace(copy, self.path)  # only its log was deleted
+            else:
+                os.link(copy, self.path)  # fails where a file stands there
+            self._sync_folder()
+        except FileExistsError as error:
+            raise JournalError(
+                "journal_unwritable",
+                f"another file was put in the place of the open journal {self.path}",
+                remedy="Move it away; the host puts its own back.",
+            ) from error
+        except OSError as error:
+            raise unwritable(self.path, error.strerror or type(error).__name__) from error
+        finally:
+            with contextlib.suppress(OSError):
+                copy.unlink(missing_ok=True)
+
+    def _sync_folder(self) -> None:
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
             os.close(fd)
 
     def _connect(self, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
@@ -298,6 +375,28 @@ class JournalFile:
                 remedy="Upgrade lastword, or choose another state folder.",
             )
         return version
+
+
+Identity: TypeAlias = tuple[tuple[int, int] | None, ...]
+_HOLDERS: Final[weakref.WeakSet[JournalFile]] = weakref.WeakSet()
+
+
+def _forget_in_fork() -> None:
+    for file in list(_HOLDERS):
+        file.forget_in_fork()
+
+
+os.register_at_fork(after_in_child=_forget_in_fork)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.lstat(path)  # noqa: PTH116 - before every commit
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unwritable(Path(path), error.strerror or type(error).__name__) from error
+    return facts.st_dev, facts.st_ino
 
 
 def _holder(fd: int) -> int | None:

@@ -39,6 +39,7 @@ Kind = Literal[
     "journal_newer",
     "journal_corrupt",
     "journal_locked",
+    "journal_full",
     "journal_failed",
     "timeout",
     "actor_dead",

@@ -128,6 +128,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 class Journal(Protocol):
     """The durable record. ``record`` is called by one writer thread; the readers from any thread."""
 
+    @property
+    def failing(self) -> bool:
+        """Whether the last transaction failed for the file's sake: who waits for a commit waits for that."""
+        ...
+
     def record(self, batches: Sequence[Batch], now_wall_s: float) -> list[Recorded | JournalError]:
         """Commit all batches in one transaction; durable when it returns.
 
