@@ -110,7 +110,7 @@ class Admission:
 
     def _accept(self, submit: Submit, typed: TypedText, *, starts_turn: bool) -> None:
         session = self._session
-        session_id, now = session.record.row.session_id, session.clock.wall()
+        session_id, now, mono_s = session.record.row.session_id, session.clock.wall(), session.clock.monotonic()
         message_id = submit.message_id or mint_message(now, session.deps.entropy(ENTROPY_BYTES))
         turn_id = session.new_turn_id() if starts_turn else None
         deadline_at = now + submit.deadline_s if submit.deadline_s is not None else None
@@ -122,6 +122,7 @@ class Admission:
             turn_id=turn_id,
             accepted_at=now,
             deadline_at=deadline_at,
+            clock_s=now - mono_s,
         )
         turn_row = TurnRow(
             turn_id=turn_id or TurnId(""),
@@ -135,7 +136,10 @@ class Admission:
             turn_id=turn_id,
             message_id=message_id,
         )
+        session.core.clock_seen(row.clock_s)
         session.core.accept(message_id, typed, turn_id, accepted_at=now)
+        if submit.deadline_s is not None:
+            session.book.deadlines_mono[message_id] = mono_s + submit.deadline_s
         session.book.rows[message_id] = row
         token = session.record.send(accept=row, turns=(turn_row,) if turn_id else (), drafts=(accepted,))
         self._accepting[token] = Accepting(message_id=message_id, typed=typed, turn_id=turn_id, submit=submit)
@@ -216,7 +220,7 @@ class Admission:
             self._admit_twins(accepting.message_id)
         else:
             self._session.core.refuse(accepting.message_id)
-            self._session.book.rows.pop(accepting.message_id, None)
+            self._session.book.drop(accepting.message_id)
             self._refuse(accepting.submit, answer.error)
             self._admit_twins(accepting.message_id)
 
@@ -244,7 +248,7 @@ class Admission:
             accepted_seq = existing.accepted_seq  # the journal was asked twice: the first time it was done unheard
         elif existing is not None:
             session.core.refuse(message_id)
-            session.book.rows.pop(message_id, None)
+            session.book.drop(message_id)
             self._give_existing(accepting.submit, existing)
             return
         row = msgspec.structs.replace(session.book.rows[message_id], accepted_seq=accepted_seq)
@@ -268,7 +272,7 @@ class Admission:
                 (turn_core.Begin(),),
             )
             session.stalls.follow()
-        self._arm_deadline(row)
+        self.arm_deadline(row)
         session.book.deliverable.add(message_id)
         if session.closing:
             self._take_back(message_id, accepting.turn_id)  # the close came between acceptance and commit
@@ -280,7 +284,7 @@ class Admission:
 
     # --- deadlines and taking back ------------------------------------------------------------------------------------
 
-    def _arm_deadline(self, row: MessageRow) -> None:
+    def arm_deadline(self, row: MessageRow) -> None:
         """A message that owns no turn yet brings its deadline along; one that starts a turn gives it to the turn."""
         if row.deadline_at is not None and row.turn_id is None:
             delay_s = max(0.0, row.deadline_at - self._session.clock.wall())

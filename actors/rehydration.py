@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import Refused, TypedText
@@ -70,7 +72,7 @@ def _restore_turn(session: SessionActor, row: TurnRow, joined: tuple[MessageRow,
             accepted_at=row.accepted_at,
             submitted_at=row.submitted_at,
             bound_at=row.bound_at,
-            deadline_at=row.deadline_at,
+            deadline_at=_deadline(session, row.deadline_at, row.accepted_at),
             joined=tuple(each.message_id for each in joined if each.turn_id == row.turn_id),
             cancel="interrupted" if cancelling else None,
             withdrawing=cancelling and not row.native_turn and row.submitted_at is None,
@@ -84,5 +86,14 @@ def _restore_message(session: SessionActor, row: MessageRow, turn_id: TurnId | N
     if isinstance(typed, Refused):  # by a newer adapter: the record can still bind it, nothing will type it
         typed = TypedText(text=row.text, paste=row.text.encode(), rewritten=row.text)
     stage = _STAGES.get(row.state, "typing")
-    session.core.restore(row.message_id, typed, turn_id, stage, accepted_at=row.accepted_at)
+    clock_s = row.clock_s or None
+    session.core.restore(row.message_id, typed, turn_id, stage, accepted_at=row.accepted_at, clock_s=clock_s)
     session.book.deliverable.add(row.message_id)
+    if turn_id is None:
+        deadline_at = _deadline(session, row.deadline_at, row.accepted_at)
+        session.admission.arm_deadline(msgspec.structs.replace(row, deadline_at=deadline_at))
+
+
+def _deadline(session: SessionActor, deadline_at: float | None, accepted_at: float) -> float | None:
+    """One of an earlier life: by the wall, but never further away than it was when it was given."""
+    return None if deadline_at is None else min(deadline_at, session.clock.wall() + deadline_at - accepted_at)

@@ -24,7 +24,7 @@ from lastword.actors.core.errors import JournalError, RejectedError
 from lastword.actors.core.facts import CliStatusSeen, RecordExhausted
 from lastword.actors.core.ids import ENTROPY_BYTES, TurnId, mint_turn
 from lastword.actors.core.outcome import Completion
-from lastword.actors.core.ports import SessionRow
+from lastword.actors.core.ports import MessageRow, SessionRow
 from lastword.actors.core.snapshot import Snapshot
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Retry
@@ -102,7 +102,7 @@ class SessionActor(Actor):
         self.deps = deps
         self.core = core.SessionCore(deps.adapter.matches, self.new_turn_id, row.native_session, self._was_settled)
         self.core.cli_version = cli_version
-        self.core.history_before = row.opened_at - core.RECORD_SKEW_S
+        self.core.history_before = min(row.opened_at, self.clock.wall()) - core.RECORD_SKEW_S
         self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in)
         self.book = MessageBook()
         self.turns = OpenTurns(self, deps.journal)
@@ -327,6 +327,7 @@ class SessionActor(Actor):
         facts = read.facts
         if read.epoch != self.cli.epoch:  # the end of a CLI that has a successor by now says nothing about that one
             facts = tuple(fact for fact in facts if not isinstance(fact, RecordExhausted))
+        self.core.clock_seen(self.clock.wall() - self.clock.monotonic())
         self.stalls.note(facts, read.path, read.read_to)
         self._reader_waits = read.more
         self.apply(self.core.read(facts))
@@ -414,8 +415,13 @@ class SessionActor(Actor):
             native_session=self.core.native_session,
             cli_version=self.core.cli_version,
             accepted_at=message.accepted_at if message is not None else self.clock.wall(),
-            deadline_at=message.deadline_at if message is not None else None,
+            deadline_at=self._deadline_of(message) if message is not None else None,
         )
+
+    def _deadline_of(self, message: MessageRow) -> float | None:
+        """In terms of the wall clock as it stands now, however it was set meanwhile."""
+        mono_s = self.book.deadlines_mono.get(message.message_id)
+        return message.deadline_at if mono_s is None else self.clock.wall() + mono_s - self.clock.monotonic()
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

@@ -117,8 +117,8 @@ class Cli:
         session = self._session
         session.record.move(rebound.native_session)
         self.handle = msgspec.structs.replace(self.handle, native_session_id=rebound.native_session)
-        skew_s = core.RECORD_SKEW_S
-        session.core.history_before = session.clock.wall() - skew_s if rebound.in_contact else self.last_at
+        now = session.clock.wall() - core.RECORD_SKEW_S
+        session.core.history_before = now if rebound.in_contact else min(now, self.last_at)
         self._follow()
         body = events.SessionRebound(native_session_id=rebound.native_session, previous=rebound.previous)
         return events.Draft(body=body)

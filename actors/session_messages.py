@@ -35,12 +35,19 @@ class MessageBook:
         self.rows: Rows = {}
         self.deliverable: set[MessageId] = set()
         self.abandoned: set[MessageId] = set()
+        self.deadlines_mono: dict[MessageId, float] = {}
+        """Deadlines of this life, on the clock that nobody sets; the journal has them by the wall, for the next one."""
         self._waiting: dict[MessageId, list[Future[Completion]]] = {}
         self._undelivered: Rows = {}
 
     def known(self, row: MessageRow) -> MessageRow:
         """The newest that is known of it."""
         return self.rows.get(row.message_id) or self._undelivered.get(row.message_id) or row
+
+    def drop(self, message_id: MessageId) -> None:
+        """It was never accepted."""
+        self.rows.pop(message_id, None)
+        self._forget(message_id)
 
     def wait(self, message_id: MessageId, outcome: Future[Completion]) -> None:
         """Set the future once the message has its end."""
@@ -98,3 +105,4 @@ class MessageBook:
     def _forget(self, message_id: MessageId) -> None:
         self.abandoned.discard(message_id)
         self.deliverable.discard(message_id)
+        self.deadlines_mono.pop(message_id, None)

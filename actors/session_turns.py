@@ -27,6 +27,7 @@ class OpenTurn(msgspec.Struct, kw_only=True):
     ref: Ref
     told: list[core.TurnEvent]
     messages: list[MessageId]
+    deadline_mono_s: float | None
 
 
 class OpenTurns:
@@ -60,7 +61,14 @@ class OpenTurns:
             name=f"{state.session_id}/{state.turn_id}#{state.epoch}",
         )
         messages = [state.message_id] if state.message_id is not None else []
-        self._open[state.turn_id] = OpenTurn(turn=state, ref=ref, told=list(told), messages=messages)
+        clock, deadline_at = self._session.clock, state.deadline_at
+        self._open[state.turn_id] = OpenTurn(
+            turn=state,
+            ref=ref,
+            told=list(told),
+            messages=messages,
+            deadline_mono_s=None if deadline_at is None else clock.monotonic() + deadline_at - clock.wall(),
+        )
         ref.tell(turn.Tell(turn_id=state.turn_id, events=told))
 
     def tell(self, turn_id: TurnId, *told: core.TurnEvent) -> None:
@@ -93,6 +101,12 @@ class OpenTurns:
         if open_turn.turn.epoch > TURN_RESTARTS_MAX:
             return False
         open_turn.ref.stop()
-        self.begin(msgspec.structs.replace(open_turn.turn, epoch=open_turn.turn.epoch + 1), open_turn.told)
+        clock, due_s = self._session.clock, open_turn.deadline_mono_s
+        again = msgspec.structs.replace(
+            open_turn.turn,
+            epoch=open_turn.turn.epoch + 1,
+            deadline_at=None if due_s is None else clock.wall() + due_s - clock.monotonic(),
+        )
+        self.begin(again, open_turn.told)
         self._open[turn_id].messages = open_turn.messages
         return True

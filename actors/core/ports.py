@@ -46,7 +46,9 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One accepted message and how far it has come."""
+    """One accepted message and how far it has come. ``clock_s``: wall minus monotonic clock at acceptance, by which a
+    later life sees that the wall clock was set back; 0 where it is not known.
+    """
 
     message_id: MessageId
     session_id: SessionId
@@ -57,6 +59,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     accepted_at: float = 0.0
     accepted_seq: int = 0
     deadline_at: float | None = None
+    clock_s: float = 0.0
 
 
 RowState = Literal["accepted", "submitted", "running", "cancelling", "settled"]

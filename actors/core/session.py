@@ -49,7 +49,8 @@ from lastword.actors.core.outcome import Evidence, Origin
 PENDING_MAX = 1_000
 """Messages of one session that may wait at the same time; the next is refused as ``overloaded``."""
 RECORD_SKEW_S = 1.0
-"""How much earlier than our own stamp of a message the CLI may stamp its record of it (one machine, one clock)."""
+"""How much earlier than our own stamp of a message the CLI may stamp its record of it. One machine, one clock; where
+that clock was set back since, by so much more (:meth:`SessionCore.clock_seen`)."""
 CLOSED_KEPT_MAX = 1_000
 """Settled native turns that are remembered; of older ones the journal is asked when the record shows them again."""
 MERGE_STEPS_MAX = 50_000
@@ -64,6 +65,7 @@ class Pending(msgspec.Struct, kw_only=True):
 
     ``stage``: ``waiting`` (nothing typed), ``typing`` (with the pane), ``submitted`` (Enter pressed), ``queued`` (the
     record shows it in the CLI's own queue). ``unwanted``: its turn is being cancelled; it is not delivered anew.
+    ``clock_s``: wall minus monotonic clock at acceptance; ``set_back_s``: how far the wall was behind that since.
     """
 
     message_id: MessageId
@@ -71,6 +73,8 @@ class Pending(msgspec.Struct, kw_only=True):
     turn_id: TurnId | None
     stage: Stage = "waiting"
     accepted_at: float = 0.0
+    clock_s: float | None = None
+    set_back_s: float = 0.0
     unwanted: bool = False
 
 
@@ -168,12 +172,27 @@ class SessionCore:
         self.cli_status: CliStatusSeen | None = None
         self.history_before: float | None = None
         """What the record stamps before this is history: of before this session, or before the CLI was moved there."""
+        self._clock_s: float | None = None
         self.pending: dict[MessageId, Pending] = {}
         self.open: dict[TurnId, str] = {}
         """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
         self._closed_natives: dict[str, TurnId] = {}
         self._settling: set[TurnId] = set()
         self._backlog: deque[Fact | turns.Superseded] = deque()
+
+    # --- the clock ------------------------------------------------------------------------------------------
+
+    def clock_seen(self, clock_s: float) -> None:
+        """Wall minus monotonic clock, now. It falls when the wall clock is set back, and then records of what was
+        accepted before bear stamps from before: time of day is compared in the terms of the clock that stamped it.
+        """
+        if self.history_before is not None and self._clock_s is not None:
+            self.history_before += min(0.0, clock_s - self._clock_s)
+        self._clock_s = clock_s
+        for pending in self.pending.values():
+            if pending.clock_s is None:
+                pending.clock_s = clock_s
+            pending.set_back_s = max(pending.set_back_s, pending.clock_s - clock_s)
 
     # --- admission ------------------------------------------------------------------------------------------
 
@@ -194,7 +213,9 @@ class SessionCore:
         self, message_id: MessageId, typed: TypedText, turn_id: TurnId | None, *, accepted_at: float = 0.0
     ) -> None:
         """Note a message; ``turn_id`` where it starts a turn, ``accepted_at`` in Unix seconds."""
-        self.pending[message_id] = Pending(message_id=message_id, typed=typed, turn_id=turn_id, accepted_at=accepted_at)
+        self.pending[message_id] = Pending(
+            message_id=message_id, typed=typed, turn_id=turn_id, accepted_at=accepted_at, clock_s=self._clock_s
+        )
         if turn_id is not None:
             self.open[turn_id] = ""
 
@@ -206,12 +227,13 @@ class SessionCore:
         stage: Stage,
         *,
         accepted_at: float = 0.0,
+        clock_s: float | None = None,
     ) -> None:
         """Note a message of an earlier life. How far it really came, only the record tells: any but ``queued`` is taken
         as handed to the pane, so that its prompt is recognised.
         """
         self.pending[message_id] = Pending(
-            message_id=message_id, typed=typed, turn_id=turn_id, stage=stage, accepted_at=accepted_at
+            message_id=message_id, typed=typed, turn_id=turn_id, stage=stage, accepted_at=accepted_at, clock_s=clock_s
         )
         if turn_id is not None:
             self.open[turn_id] = ""
@@ -521,7 +543,8 @@ class SessionCore:
         delivered = [
             pending
             for pending in self.pending.values()
-            if pending.stage in stages and (native_at is None or native_at >= pending.accepted_at - RECORD_SKEW_S)
+            if pending.stage in stages
+            and (native_at is None or native_at >= pending.accepted_at - pending.set_back_s - RECORD_SKEW_S)
         ]
         for pending in delivered:
             if self._matches(pending.typed, recorded):

@@ -85,6 +85,11 @@ class ManualClock:
     def wall(self) -> float:
         return self._now_s + self._wall_offset_s
 
+    def set_wall(self, by_s: float) -> None:
+        """Set the wall clock forward, or back where negative, as a person or NTP does; no timer notices."""
+        with self._lock:
+            self._wall_offset_s += by_s
+
     def attach(self, driven: Driven) -> None:
         with self._lock:
             self._driven.append(driven)
