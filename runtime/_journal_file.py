@@ -189,7 +189,7 @@ class JournalFile:
             os.close(fd)
 
     def restore(self, db: sqlite3.Connection, known: Identity) -> None:
-        """A file of the journal was deleted under us: put back all that the open connection still holds. ``known``: what
+        """A file of the journal was deleted under us: put back all that the open connection holds. ``known``: what
         it has open.
 
         A file that somebody else put in its place is never touched.
@@ -211,7 +211,7 @@ class JournalFile:
             for suffix in ("-wal", "-shm"):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)
             if _identity(str(self.path)) == known[0]:
-                os.replace(copy, self.path)  # only its log was deleted
+                copy.replace(self.path)  # only its log was deleted
             else:
                 os.link(copy, self.path)  # fails where a file stands there
             self._sync_folder()
@@ -391,7 +391,7 @@ os.register_at_fork(after_in_child=_forget_in_fork)
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        facts = os.lstat(path)  # noqa: PTH116 - before every commit
+        facts = os.lstat(path)
     except FileNotFoundError:
         return None
     except OSError as error:
