@@ -17,6 +17,7 @@ from lastword.actors.core import turn as core_turn
 from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint
 from lastword.actors.core.ports import Cursor
+from lastword.actors.core.transcript import Tail
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
 from lastword.actors.system.actor import Actor
 
@@ -93,6 +94,7 @@ class TranscriptWatcherActor(Actor):
         self._following: Follow | None = None
         self._oracle: Oracle | None = None
         self._offset = 0
+        self._tail = Tail()
         self._inode = 0
         self._device = 0
         self._token: object | None = None
@@ -180,6 +182,7 @@ class TranscriptWatcherActor(Actor):
                 self._tell((core_turn.Superseded(),), None)
             cursor = message.cursor
             self._offset = cursor.offset if cursor is not None else 0
+            self._tail = Tail(cursor.tail if cursor is not None else "")
             self._inode = cursor.inode if cursor is not None else 0
             self._device = cursor.device if cursor is not None else 0
         self._oracle = message.oracle(self._offset)
@@ -243,28 +246,27 @@ class TranscriptWatcherActor(Actor):
         assert following is not None
         assert oracle is not None
         path = following.source.path
-        read = self._files.read_from(path, self._offset, READ_BYTES_MAX, self._inode, self._device)
+        known = (
+            self._tail.length
+        )  # read again each time: a file written anew in place has its inode, and may have grown
+        read = self._files.read_from(path, self._offset - known, READ_BYTES_MAX + known, self._inode, self._device)
         match read:
+            case Bytes() if not self._tail.matches(read.data[:known]):
+                self._start_over(Rewritten(inode=read.inode, device=read.device, reason="changed"))
+                return True
             case Bytes():
                 self._blind = False
                 self._inode, self._device = read.inode, read.device
-                if read.data:
-                    self._offset = read.offset + len(read.data)
-                    more = self._offset < read.size
-                    facts = oracle.feed(path, read.data)
-                    cursor = None
-                    if oracle.quiescent:
-                        cursor = Cursor(path=path, offset=self._offset, inode=read.inode, device=read.device)
-                    if facts or cursor is not None:
-                        self._waiting = more
-                        self._tell(tuple(facts), cursor, more=more)
+                data = read.data[known:]
+                if data:
+                    self._feed(path, data, more=self._offset + len(data) < read.size)
                 if self._offset < read.size:
                     return True
                 self._exhausted()
             case Rewritten():
-                self._offset, self._inode, self._device = 0, read.inode, read.device
-                self._oracle = following.oracle(0)
-                self.system.dead_letters.record("transcript_rewritten", self.ref.name, read)
+                if read.moved_to:
+                    self._read_rest(read.moved_to)
+                self._start_over(read)
                 return True
             case Missing():
                 self._blind = False
@@ -275,6 +277,40 @@ class TranscriptWatcherActor(Actor):
             case _:
                 assert_never(read)
         return False
+
+    def _feed(self, path: str, data: bytes, *, more: bool = False) -> None:
+        oracle = self._oracle
+        assert oracle is not None
+        self._offset += len(data)
+        self._tail.grew(data)
+        facts = oracle.feed(path, data)
+        cursor = None
+        if oracle.quiescent:
+            cursor = Cursor(
+                path=path, offset=self._offset, inode=self._inode, device=self._device, tail=self._tail.mark
+            )
+        if facts or cursor is not None:
+            self._waiting = more
+            self._tell(tuple(facts), cursor, more=more)
+
+    def _read_rest(self, moved_to: str) -> None:
+        """The record was moved aside and another one begun: what the old one got before that comes first."""
+        following = self._following
+        assert following is not None
+        while True:
+            read = self._files.read_from(moved_to, self._offset, READ_BYTES_MAX, self._inode, self._device)
+            if not isinstance(read, Bytes) or not read.data:
+                return
+            self._feed(following.source.path, read.data)
+
+    def _start_over(self, found: Rewritten) -> None:
+        """Another file, or other contents: all of it is read; what was read before is known and says nothing twice."""
+        following = self._following
+        assert following is not None
+        self._offset, self._inode, self._device = 0, found.inode, found.device
+        self._tail = Tail()
+        self._oracle = following.oracle(0)
+        self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
 
     def _exhausted(self) -> None:
         """All that is there was read; with the process gone, that is all that there will ever be."""

@@ -36,12 +36,18 @@ def no_reattachment(row: SessionRow) -> Survivor | None:  # noqa: ARG001
     return None
 
 
+def nothing_left() -> tuple[str, ...]:
+    """For a transport without processes."""
+    return ()
+
+
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
     """The edge of one runtime.
 
     Attributes:
         close: ends all CLIs of the transport within about the grace given, seconds.
         reattach: the living CLI of a session whose actor failed, or None.
+        left: after ``close``: processes that live in spite of it, as ``pid (name)``.
         survivors: session -> handle as journalled; gives those whose CLI lives, and ends what belongs to no session.
     """
 
@@ -51,6 +57,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     close: Callable[[float], None]
     survivors: Callable[[Mapping[SessionId, str]], dict[SessionId, Survivor]] = no_survivors
     reattach: Callable[[SessionRow], Survivor | None] = no_reattachment
+    left: Callable[[], tuple[str, ...]] = nothing_left
 
 
 def socket_name(state: Path) -> str:

@@ -39,6 +39,8 @@ from lastword.transports.providers import PROVIDERS
 
 COMMIT_S = 30.0
 STOP_S = 10.0
+CLOSE_SESSIONS_S = 8.0
+"""At the runtime's end: how long beyond the grace a session may take; then it is left, and named in the report."""
 REVIVALS_MAX = 3
 """Failed actors of one session that are replaced in the life of a runtime; then the session is left as it is."""
 SESSION_MAILBOX_MAX = 10_000
@@ -56,11 +58,26 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CloseReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How a runtime's end went: sessions that did not end in time, and threads that were left behind."""
+    """How a runtime's end went: what is left, by name; all empty after a clean end.
+
+    Attributes:
+        sessions_left: sessions that did not end in time; the next runtime settles their turns.
+        actors_abandoned, threads_left: what of this process did not end.
+        processes_left: what lives in spite of SIGKILL, as ``pid (name)``.
+        commits_left: batches that the journal's file did not take to the end; what they said is found again in the
+            record by the next runtime.
+    """
 
     sessions_left: tuple[str, ...] = ()
     actors_abandoned: tuple[str, ...] = ()
     threads_left: tuple[str, ...] = ()
+    processes_left: tuple[str, ...] = ()
+    commits_left: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Nothing is left."""
+        return self == CloseReport()
 
 
 def default_state_folder(env: Mapping[str, str] | None = None) -> Path:
@@ -101,7 +118,15 @@ class Runtime:
         tracer = JsonlTracer(trace) if trace is not None else None
         self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer)
         self._hub = Hub(journal)
-        self._writer = self._system.spawn(JournalActor, journal, self._hub.publish, name="journal", dispatcher="pinned")
+        self._commits_left = 0
+        self._writer = self._system.spawn(
+            JournalActor,
+            journal,
+            self._hub.publish,
+            on_left=self._commits_were_left,
+            name="journal",
+            dispatcher="pinned",
+        )
         self._guardian = self._system.spawn(Guardian, self._session_failed, name="sessions")
         self._revivals: dict[SessionId, int] = {}
         self._edge = edge
@@ -280,7 +305,11 @@ class Runtime:
         self._hub.close()
         self._journal.close()
         return CloseReport(
-            sessions_left=tuple(left), actors_abandoned=report.abandoned, threads_left=report.threads_left
+            sessions_left=tuple(left),
+            actors_abandoned=report.abandoned,
+            threads_left=report.threads_left,
+            processes_left=self._edge.left() if self._edge is not None else (),
+            commits_left=self._commits_left,
         )
 
     def __enter__(self) -> Self:
@@ -292,6 +321,9 @@ class Runtime:
         self.close()
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _commits_were_left(self, count: int) -> None:
+        self._commits_left = count
 
     def _check_open(self) -> None:
         if self._closed:
@@ -465,7 +497,7 @@ class Runtime:
 
         def end(session: Session) -> None:
             try:
-                session._close(grace_s, forever=False)  # noqa: SLF001
+                session._close(grace_s, forever=False, within_s=grace_s + CLOSE_SESSIONS_S)  # noqa: SLF001
             except LastwordError:
                 left.append(session.session_id)
 

@@ -132,13 +132,13 @@ class Session:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _close(self, grace_s: float, *, forever: bool) -> None:
+    def _close(self, grace_s: float, *, forever: bool, within_s: float = CLOSE_S) -> None:
         if self._ref is None:
             return
         reply: Future[None] = Future()
         if self._ref.try_tell(CloseSession(reply=reply, forever=forever, grace_s=grace_s)):
             try:
-                self._wait(reply, CLOSE_S)
+                self._wait(reply, within_s)
             except RejectedError as error:
                 if error.kind != "session_closed":
                     raise

@@ -32,7 +32,8 @@ def read_from(path: str, offset: int, max_bytes: int, inode: int = 0, device: in
         if not stat.S_ISREG(facts.st_mode):
             return Unreadable("not a regular file")
         if inode and (facts.st_ino, facts.st_dev) != (inode, device):
-            return Rewritten(inode=facts.st_ino, device=facts.st_dev, reason="replaced")
+            moved_to = _find(os.path.dirname(path), inode, device)  # noqa: PTH120 - str on purpose
+            return Rewritten(inode=facts.st_ino, device=facts.st_dev, reason="replaced", moved_to=moved_to)
         if facts.st_size < offset:
             return Rewritten(inode=facts.st_ino, device=facts.st_dev, reason="truncated")
         data = os.pread(fd, max_bytes, offset)
@@ -42,6 +43,20 @@ def read_from(path: str, offset: int, max_bytes: int, inode: int = 0, device: in
         return Unreadable(_reason(error))
     finally:
         os.close(fd)
+
+
+def _find(folder: str, inode: int, device: int) -> str:
+    """Where that file stands in the folder, by whatever name; "" where it does not."""
+    try:
+        with os.scandir(folder or ".") as entries:
+            for entry in entries:
+                if entry.inode() == inode and entry.is_file(follow_symlinks=False):
+                    facts = entry.stat(follow_symlinks=False)
+                    if (facts.st_ino, facts.st_dev) == (inode, device):
+                        return entry.path
+    except OSError:
+        pass
+    return ""
 
 
 def read_small(path: str, max_bytes: int) -> bytes | None:

@@ -19,13 +19,15 @@ from lastword.actors.core.outcome import Completion, Origin
 class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     """A place in a transcript where its oracle was quiescent: reading may resume there without any state.
 
-    ``inode`` and ``device`` tell a replaced file from a grown one.
+    ``inode`` and ``device`` tell a replaced file from a grown one; ``tail``, a digest of the last bytes before it and
+    their number, one that was written anew in place.
     """
 
     path: str
     offset: int
     inode: int = 0
     device: int = 0
+    tail: str = ""
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,10 +6,54 @@ than the bound is dropped as it streams by and reported once as oversized, so a 
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
+TAIL_BYTES = 1024
+"""Bytes before an offset by which a file is known again: enough for a whole record with its id and its time."""
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """A prompt of the largest paste fits, its escapes included; what is longer is dropped as it streams by."""
+
+
+class Tail:
+    """The last bytes before an offset: whether a file still holds them there. Kept as a digest.
+
+    Args:
+        mark: as :attr:`mark` gave it in an earlier life; what is no mark matches everything.
+    """
+
+    def __init__(self, mark: str = "") -> None:
+        length, _, digest = mark.partition(":")
+        self.length = int(length) if length.isdigit() and int(length) <= TAIL_BYTES and digest else 0
+        self._digest = digest if self.length else ""
+        self._bytes: bytes | None = None if self.length else b""
+
+    @property
+    def mark(self) -> str:
+        """For the journal: no byte of it can be read out of this."""
+        if self._bytes is not None:
+            self._digest = _digest(self._bytes)
+        return f"{self.length}:{self._digest}" if self.length else ""
+
+    def grew(self, data: bytes) -> None:
+        """These bytes were read behind it."""
+        known = self._bytes if self._bytes is not None else b""
+        self._bytes = (known + data)[-TAIL_BYTES:] if len(data) < TAIL_BYTES else data[-TAIL_BYTES:]
+        self.length = len(self._bytes)
+
+    def matches(self, found: bytes) -> bool:
+        """Whether these are the bytes."""
+        if self._bytes is None:
+            same = _digest(found) == self._digest
+            if same:
+                self._bytes = found
+            return same
+        return found == self._bytes
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -117,11 +117,15 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 
 class Rewritten(msgspec.Struct, frozen=True, kw_only=True):
-    """The file is another one now (inode changed) or is shorter than what was read: read it from its start."""
+    """The file is another one now (inode changed) or is shorter than what was read: read it from its start.
+
+    ``moved_to``: where the one before stands now, beside it; its rest is read first.
+    """
 
     inode: int
     device: int
     reason: str
+    moved_to: str = ""
 
 
 FileRead: TypeAlias = Bytes | Missing | Unreadable | Rewritten
