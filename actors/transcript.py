@@ -17,7 +17,7 @@ from lastword.actors.core import turn as core_turn
 from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint
 from lastword.actors.core.ports import Cursor
-from lastword.actors.core.transcript import Tail
+from lastword.actors.core.transcript import HEAD_BYTES, OPENING_BYTES, TAIL_BYTES, Tail
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
 from lastword.actors.system.actor import Actor
 
@@ -95,6 +95,9 @@ class TranscriptWatcherActor(Actor):
         self._oracle: Oracle | None = None
         self._offset = 0
         self._tail = Tail()
+        self._head = b""
+        self._opening = b""
+        """What was read first of a turn that is still open in the record; empty between turns."""
         self._inode = 0
         self._device = 0
         self._token: object | None = None
@@ -183,6 +186,7 @@ class TranscriptWatcherActor(Actor):
             cursor = message.cursor
             self._offset = cursor.offset if cursor is not None else 0
             self._tail = Tail(cursor.tail if cursor is not None else "")
+            self._head = self._opening = b""
             self._inode = cursor.inode if cursor is not None else 0
             self._device = cursor.device if cursor is not None else 0
         self._oracle = message.oracle(self._offset)
@@ -281,11 +285,16 @@ class TranscriptWatcherActor(Actor):
     def _feed(self, path: str, data: bytes, *, more: bool = False) -> None:
         oracle = self._oracle
         assert oracle is not None
+        if len(self._head) < HEAD_BYTES and self._offset == len(self._head):
+            self._head = (self._head + data)[:HEAD_BYTES]
         self._offset += len(data)
         self._tail.grew(data)
         facts = oracle.feed(path, data)
         cursor = None
-        if oracle.quiescent:
+        if not oracle.quiescent:
+            self._opening = self._opening or data[:OPENING_BYTES]
+        else:
+            self._opening = b""
             cursor = Cursor(
                 path=path, offset=self._offset, inode=self._inode, device=self._device, tail=self._tail.mark
             )
@@ -304,13 +313,43 @@ class TranscriptWatcherActor(Actor):
             self._feed(following.source.path, read.data)
 
     def _start_over(self, found: Rewritten) -> None:
-        """Another file, or other contents: all of it is read; what was read before is known and says nothing twice."""
+        """Another file, or other contents. All of it is read, and what was read before is known and says nothing twice;
+        but a turn that is open, and whose beginning is not in it any more, goes on with what was read of it.
+        """
         following = self._following
         assert following is not None
-        self._offset, self._inode, self._device = 0, found.inode, found.device
-        self._tail = Tail()
-        self._oracle = following.oracle(0)
+        path = following.source.path
+        same_file = (found.inode, found.device) == (self._inode, self._device)
+        self._inode, self._device = found.inode, found.device
         self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
+        if self._opening:
+            from_tail = self._peek(path, self._offset - self._tail.length) if same_file else b""
+            cut_at = self._tail.cut_at(from_tail)
+            if cut_at is not None:
+                self._offset += cut_at - self._tail.length
+                self._tail.cut(cut_at)
+                return
+        keep_oracle = False
+        if self._opening and not self._holds_opening(path):  # else: is it the earlier part of the same, or a new file?
+            known = self._head
+            keep_oracle = self._peek(path, 0)[: len(known)] != known if known else not same_file
+        self._offset, self._tail, self._head = 0, Tail(), b""
+        if not keep_oracle:
+            self._oracle, self._opening = following.oracle(0), b""
+
+    def _peek(self, path: str, offset: int) -> bytes:
+        read = self._files.read_from(path, max(0, offset), TAIL_BYTES, 0, 0)
+        return read.data if isinstance(read, Bytes) else b""
+
+    def _holds_opening(self, path: str) -> bool:
+        offset, before = 0, b""
+        while True:
+            read = self._files.read_from(path, offset, READ_BYTES_MAX, 0, 0)
+            if not isinstance(read, Bytes) or not read.data:
+                return False
+            if self._opening in before + read.data:
+                return True
+            offset, before = offset + len(read.data), read.data[-OPENING_BYTES:]
 
     def _exhausted(self) -> None:
         """All that is there was read; with the process gone, that is all that there will ever be."""

@@ -65,8 +65,9 @@ def socket_name(state: Path) -> str:
     return "lastword-" + hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:12]
 
 
-def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
+def open_tmux_edge(state: Path, env: Mapping[str, str], told: Callable[[str], None] | None = None) -> Edge:
     """A private tmux server, local files and their wake-ups. Blocks while tmux starts; libtmux loads here, late.
+    ``told``: called with a word where the edge had to do with less than it wants.
 
     Raises:
         TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
@@ -80,10 +81,11 @@ def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
     transport = RenewingTmux(lambda: TmuxServer(socket_name(state), env=env))
     transport.start()
     server = transport.server
-    wakes = FileWatcher()
+    wakes = FileWatcher(told=told)
+    survivors_of_close: list[str] = []
 
     def close(grace_s: float) -> None:
-        transport.close(grace_s)
+        survivors_of_close.extend(transport.close(grace_s))
         wakes.close()
 
     def listed() -> list[PaneRow]:
@@ -137,6 +139,7 @@ def open_tmux_edge(state: Path, env: Mapping[str, str]) -> Edge:
         close=close,
         survivors=survivors,
         reattach=reattach,
+        left=lambda: tuple(survivors_of_close),
     )
 
 

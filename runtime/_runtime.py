@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -41,6 +44,8 @@ COMMIT_S = 30.0
 STOP_S = 10.0
 CLOSE_SESSIONS_S = 8.0
 """At the runtime's end: how long beyond the grace a session may take; then it is left, and named in the report."""
+EXIT_GRACE_S = 1.0
+"""Grace of the CLIs where the interpreter ends and nobody closed the runtime."""
 REVIVALS_MAX = 3
 """Failed actors of one session that are replaced in the life of a runtime; then the session is left as it is."""
 SESSION_MAILBOX_MAX = 10_000
@@ -133,6 +138,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._sessions: dict[SessionId, Session] = {}
         self._closed = False
+        _end_at_exit(self)
         self._door = Door(state, self._served) if serve_socket else None
         if self._door is not None:
             try:
@@ -322,6 +328,9 @@ class Runtime:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
+    def _edge_says(self, word: str) -> None:
+        self._system.dead_letters.record(word, "edge", self._edge)
+
     def _commits_were_left(self, count: int) -> None:
         self._commits_left = count
 
@@ -461,7 +470,7 @@ class Runtime:
     def _open_edge(self) -> Edge:
         with self._lock:
             if self._edge is None:
-                self._edge = open_tmux_edge(self._state, self._env)
+                self._edge = open_tmux_edge(self._state, self._env, self._edge_says)
             return self._edge
 
     def _commit(self, batch: Batch) -> Recorded:
@@ -507,6 +516,22 @@ class Runtime:
         for thread in threads:
             thread.join()
         return left
+
+
+def _end_at_exit(runtime: Runtime) -> None:
+    """A host that ends without closing its runtime (``sys.exit``, an exception) leaves nothing behind; a child that it
+    forked ends nothing.
+    """
+    known, pid = weakref.ref(runtime), os.getpid()
+
+    def end() -> None:
+        left = known()
+        if left is not None and os.getpid() == pid:
+            with contextlib.suppress(Exception):
+                left.close(grace_s=EXIT_GRACE_S)
+
+    atexit.register(end)
+    weakref.finalize(runtime, atexit.unregister, end).atexit = False
 
 
 class Guardian(Actor):

@@ -11,10 +11,13 @@ import errno
 import os
 import select
 import signal
+import socket
+import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -23,11 +26,17 @@ from lastword.transports._guard import guarded
 FALLBACK_POLL_S = 0.5
 """How often a process is looked at where no pidfd could be had (out of descriptors)."""
 JOIN_S = 2.0
+FREEZE_ROUNDS = 12
+"""Before SIGKILL: how often a family that still grows is looked over and stopped, so that none is born meanwhile."""
 KILL_ROUNDS = 3
 KILL_ROUND_S = 0.3
 """After SIGKILL: how often, and how long each time, the dead are waited for."""
 EXIT_POLL_MS_MAX = 200
 """Longest single wait on one pidfd before its process is looked at again."""
+
+
+LISTENER_TIMEOUT_S = 1.0
+_CREDENTIALS = struct.Struct("3i")
 
 
 class _Stat(msgspec.Struct, frozen=True):
@@ -158,6 +167,29 @@ def family(leaders: Sequence[ProcessId], environment_marks: Sequence[bytes] = ()
     return [ProcessId(pid, everyone[pid].start) for pid in ordered]
 
 
+def listener(socket_path: Path) -> ProcessId | None:
+    """Who listens on a Unix socket; None where nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(LISTENER_TIMEOUT_S)
+        try:
+            probe.connect(str(socket_path))
+            credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return None
+    pid: int = _CREDENTIALS.unpack(credentials)[0]
+    start = pid_start(pid)
+    return ProcessId(pid, start) if start is not None else None
+
+
+def command_line(pid: int) -> bytes:
+    """Its arguments, each with a NUL behind it; nothing where it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""
+
+
 def _carries(pid: int, marks: Sequence[bytes]) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
@@ -194,13 +226,38 @@ def end_families(leaders: Sequence[ProcessId], environment_marks: Sequence[bytes
     for _ in range(KILL_ROUNDS):
         if not rest:
             break
-        for one in rest:
+        for one in _frozen(rest, leaders, environment_marks):
             one.send(signal.SIGKILL)
             killed.add(one.pid)
         _await_all(rest, time.monotonic() + KILL_ROUND_S)
         rest = family(leaders, environment_marks)
     survivors = tuple(one.pid for one in rest)
     return Ended(tuple(sorted(killed.difference(survivors))), survivors)
+
+
+def _frozen(rest: list[ProcessId], leaders: Sequence[ProcessId], environment_marks: Sequence[bytes]) -> list[ProcessId]:
+    """The family, stopped first where it has more than one member: a parent that forks while its children are ended one
+    by one would leave some behind.
+    """
+    stopped: set[ProcessId] = set()
+    for _ in range(FREEZE_ROUNDS):
+        fresh = [one for one in rest if one not in stopped]
+        if not fresh or len(rest) == 1:
+            break
+        for one in fresh:
+            one.send(signal.SIGSTOP)
+        stopped.update(fresh)
+        rest = family(leaders, environment_marks)
+    return rest
+
+
+def named(pid: int) -> str:
+    """``pid (name)`` for a report: the program's name, never its arguments."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return f"{pid} ({file.read().strip()})"
+    except OSError:
+        return f"{pid} (ended)"
 
 
 def _await_all(processes: Sequence[ProcessId], deadline: float) -> None:

@@ -26,7 +26,16 @@ from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, TransportError, TransportTimeoutError
 from lastword.actors.core.world import Endpoint
 from lastword.transports._guard import guarded
-from lastword.transports.process import ExitWatcher, ProcessId, child_start, end_families, family, pid_start
+from lastword.transports.process import (
+    ExitWatcher,
+    ProcessId,
+    child_start,
+    command_line,
+    end_families,
+    family,
+    listener,
+    pid_start,
+)
 from lastword.transports.tmux_control import SERVER_GONE, Command, ControlClient, Reply, quote
 from lastword.transports.tmux_pane import PaneHandle, Pressed, Refused, Screen, exit_status, reply_error
 from lastword.transports.tmux_setup import CALL_TIMEOUT_S, TmuxInfo, find_tmux, option_words
@@ -36,6 +45,8 @@ OWNER_OPTION = "@lastword"
 START_TIMEOUT_S = 10.0
 LIVENESS_TIMEOUT_S = 1.0
 KILL_SERVER_TIMEOUT_S = 1.0
+LEAVING_WAIT_S = 0.5
+"""How long a server that is on its way out is waited for before it is ended."""
 DEATH_CHECK_S = 0.2
 """After the control client is gone: how long the server's own end is waited for before it counts as living."""
 REATTACH_MAX = 3
@@ -184,10 +195,27 @@ class TmuxServer:
             return False
         result = self._subprocess("show-options", "-sqv", OWNER_OPTION)
         if result.returncode != 0:
+            self._end_leaving()
             return False  # "no server running": tmux replaces the stale socket by itself
         if result.stdout.decode("utf-8", "replace").strip() != self.socket_name:
             raise TransportError("transport_failed", f"another tmux server has the socket {self.socket_path}")
         return True
+
+    def _end_leaving(self) -> None:
+        """Out of the way with a server of ours that listens and serves nobody any more.
+
+        One that was told to end (``kill-server``) stays for ever where a control client of a killed host still has
+        output to come that nobody will read (tmux 3.3a: it waits for that client, and answers every other with
+        "server exited unexpectedly"). A stopped one does not answer at all and never comes here.
+        """
+        leaving = listener(self.socket_path)
+        if leaving is None or leaving.wait(LEAVING_WAIT_S):
+            return
+        if OWNER_OPTION.encode() + b"\0" + self.socket_name.encode() not in command_line(leaving.pid):
+            raise TransportError("transport_failed", f"another tmux server has the socket {self.socket_path}")
+        end_families([], self._marks(leaving), 0.0)
+        leaving.send(signal.SIGKILL)
+        leaving.wait(KILL_SERVER_TIMEOUT_S)
 
     def _set_options(self) -> None:
         import libtmux  # noqa: PLC0415 - 70 ms

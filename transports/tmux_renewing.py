@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, TransportError
 from lastword.actors.core.world import Endpoint
+from lastword.transports.process import named
 from lastword.transports.tmux import TmuxServer
 
 START_TRIES = 3
@@ -103,10 +104,15 @@ class RenewingTmux:
         """As the port says."""
         return self.server.attach_command(endpoint)
 
-    def close(self, grace_s: float) -> None:
-        """End every server and what it left. Blocks for about the grace."""
+    def close(self, grace_s: float) -> list[str]:
+        """End every server and what it left; gives what lives all the same, as ``pid (name)``. Blocks for the grace."""
+        left: list[str] = []
         for server in reversed(self._servers):
-            server.stop(grace_s)
+            report = server.stop(grace_s)
+            left += [named(pid) for pid in report.survivors]
+            if report.server == "survives" and server.process is not None:
+                left.append(named(server.process.pid))
+        return left
 
     def _lives(self, server: TmuxServer) -> bool:
         process = server.process

@@ -96,10 +96,20 @@ class FileWatcher:
     Thread-safe. ``on_change`` runs on a thread of the watcher's and must be short.
 
     Args:
-        source: ``auto`` takes inotify on Linux, else watchdog; where neither can be had, ``poll``.
+        source: ``auto`` takes inotify on Linux, else watchdog; where neither can be had, ``poll``, until it can.
+        told: called with a word when the wakes get slower or quick again: ``watch_source_missing`` (no source can be
+            had), ``watch_limit`` (some folder cannot be watched), ``watch_overflow``, ``watch_recovered``.
     """
 
-    def __init__(self, *, poll_s: float = POLL_S, source: SourceName | Literal["auto"] = "auto") -> None:
+    def __init__(
+        self,
+        *,
+        poll_s: float = POLL_S,
+        source: SourceName | Literal["auto"] = "auto",
+        told: Callable[[str], None] | None = None,
+    ) -> None:
+        self._told = told
+        self._slow = False
         self._poll_s = poll_s
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
@@ -198,7 +208,27 @@ class FileWatcher:
 
     def _on_lost(self) -> None:
         self._lost += 1
+        self._tell("watch_overflow")
         self._hurry.set()
+
+    def _tell(self, word: str) -> None:
+        if self._told is not None:
+            guarded(self._told, word)
+
+    def _check_source(self) -> None:
+        """Whether wakes are quick; a source that could not be had is tried for again, and each change is told once."""
+        with self._lock:
+            if self._source is None and self._wanted != "poll" and not self._closed:
+                self._source_name, self._source = _make_source(self._wanted, self._wake, self._on_lost)
+                if self._source is not None:
+                    for entry in self._entries.values():
+                        for root in set(entry.tokens.values()):
+                            self._source.add(entry.path, root)
+            source, wanted = self._source, self._wanted
+        slow = wanted != "poll" and (source is None or source.unwatched > 0)
+        if slow != self._slow:
+            self._slow = slow
+            self._tell(("watch_source_missing" if source is None else "watch_limit") if slow else "watch_recovered")
 
     def _sweep_for_ever(self) -> None:
         while True:
@@ -214,6 +244,7 @@ class FileWatcher:
             entries = list(self._entries.values())
         if source is not None:
             guarded(source.refresh)
+        self._check_source()
         for entry in entries:
             signature = _signature(entry.path)
             if signature == entry.signature:

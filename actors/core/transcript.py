@@ -12,6 +12,12 @@ import msgspec
 
 TAIL_BYTES = 1024
 """Bytes before an offset by which a file is known again: enough for a whole record with its id and its time."""
+HEAD_BYTES = 256
+"""Bytes at the start of a file by which another conversation, or a new file, is told from a shortened one."""
+OPENING_BYTES = 4096
+"""Bytes of what opened the turn that is being read, by which it is found again in another file."""
+OVERLAP_BYTES_MIN = 32
+"""So many bytes must agree before a shortened file is believed to go on where it was cut."""
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """A prompt of the largest paste fits, its escapes included; what is longer is dropped as it streams by."""
 
@@ -40,6 +46,22 @@ class Tail:
         """These bytes were read behind it."""
         known = self._bytes if self._bytes is not None else b""
         self._bytes = (known + data)[-TAIL_BYTES:] if len(data) < TAIL_BYTES else data[-TAIL_BYTES:]
+        self.length = len(self._bytes)
+
+    def cut_at(self, found: bytes) -> int | None:
+        """Where a file that holds ``found`` from there on was cut within these bytes: how many stand; else None."""
+        if self._bytes is None:
+            return None
+        common = next(
+            (at for at, (one, other) in enumerate(zip(self._bytes, found, strict=False)) if one != other),
+            min(len(self._bytes), len(found)),
+        )
+        return common if common >= OVERLAP_BYTES_MIN else None
+
+    def cut(self, length: int) -> None:
+        """Only so many of them are left."""
+        assert self._bytes is not None
+        self._bytes = self._bytes[:length]
         self.length = len(self._bytes)
 
     def matches(self, found: bytes) -> bool:
