@@ -20,13 +20,13 @@ LIST_S = 5.0
 
 
 class Survivor(msgspec.Struct, frozen=True, kw_only=True):
-    """A CLI that outlived its host."""
+    """A CLI that outlived its host; without an endpoint: none did, but panes up to that epoch were there."""
 
-    endpoint: Endpoint
+    endpoint: Endpoint | None
     epoch: int
 
 
-def no_survivors(handles: Mapping[SessionId, str]) -> dict[SessionId, Survivor]:  # noqa: ARG001
+def no_survivors(rows: Mapping[SessionId, SessionRow]) -> dict[SessionId, Survivor]:  # noqa: ARG001
     """For a transport whose CLIs die with the host."""
     return {}
 
@@ -48,14 +48,14 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
         close: ends all CLIs of the transport within about the grace given, seconds.
         reattach: the living CLI of a session whose actor failed, or None.
         left: after ``close``: processes that live in spite of it, as ``pid (name)``.
-        survivors: session -> handle as journalled; gives those whose CLI lives, and ends what belongs to no session.
+        survivors: session -> its row; gives those whose CLI lives, and ends what belongs to no session.
     """
 
     transport: Transport
     files: Files
     wakes: Wakes
     close: Callable[[float], None]
-    survivors: Callable[[Mapping[SessionId, str]], dict[SessionId, Survivor]] = no_survivors
+    survivors: Callable[[Mapping[SessionId, SessionRow]], dict[SessionId, Survivor]] = no_survivors
     reattach: Callable[[SessionRow], Survivor | None] = no_reattachment
     left: Callable[[], tuple[str, ...]] = nothing_left
 
@@ -105,23 +105,27 @@ def open_tmux_edge(state: Path, env: Mapping[str, str], told: Callable[[str], No
         assert isinstance(rows, list)
         return rows
 
-    def survivors(handles: Mapping[SessionId, str]) -> dict[SessionId, Survivor]:
+    def survivors(rows: Mapping[SessionId, SessionRow]) -> dict[SessionId, Survivor]:
         found: dict[SessionId, Survivor] = {}
         process = server.process
         if not server.adopted or process is None:
             return found
-        for row in sorted(listed(), key=lambda row: _epoch(row.name)):
-            session_id = SessionId(row.name.rsplit("-", 1)[0])
-            start = child_start(row.pid, process.pid)
-            pane = server.adopt(row.pane_id, row.pid, start, row.name)
-            ours = session_id in handles and not row.dead and start and _same(handles[session_id], row.pid, start)
-            before = found.pop(session_id, None)
-            if before is not None:
+        for seen in sorted(listed(), key=lambda pane: _epoch(pane.name)):
+            session_id, epoch = SessionId(seen.name.rsplit("-", 1)[0]), _epoch(seen.name)
+            start = child_start(seen.pid, process.pid)
+            pane = server.adopt(seen.pane_id, seen.pid, start, seen.name)
+            row = rows.get(session_id)
+            newer = row is not None and epoch > row.epoch  # started by a host that was killed before it could say so
+            ours = row is not None and not seen.dead and start and (newer or _same(row.handle, seen.pid, start))
+            before = found.get(session_id)
+            if ours and before is not None and before.endpoint is not None:
                 before.endpoint.close(0.0, lambda: None)
             if ours:
-                found[session_id] = Survivor(endpoint=pane, epoch=_epoch(row.name))
+                found[session_id] = Survivor(endpoint=pane, epoch=epoch)
             else:
                 pane.close(0.0, lambda: None)
+                if row is not None:
+                    found[session_id] = Survivor(endpoint=before.endpoint if before else None, epoch=epoch)
         return found
 
     def reattach(row: SessionRow) -> Survivor | None:

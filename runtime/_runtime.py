@@ -136,6 +136,10 @@ class Runtime:
         self._revivals: dict[SessionId, int] = {}
         self._edge = edge
         self._lock = threading.Lock()
+        self._finding = threading.Lock()
+        """Held while a session on record is given its actor: two threads that ask for it get one."""
+        self._survivors: dict[SessionId, Survivor] = {}
+        """What an earlier host left of sessions that nobody has asked for yet."""
         self._sessions: dict[SessionId, Session] = {}
         self._closed = False
         _end_at_exit(self)
@@ -350,31 +354,31 @@ class Runtime:
         return self._find(SessionId(session_id))
 
     def _find(self, session_id: SessionId) -> Session:
-        with self._lock:
-            known = self._sessions.get(session_id)
-        if known is not None:
-            return known
-        row = self._journal.session(session_id)
-        if row is None:
-            raise UsageError("unknown_session", f"no session {session_id!r} is on record")
-        if row.state == "closed":
-            return Session(self, session_id, None)
-        return self._revive(row, None)
+        with self._finding:
+            with self._lock:
+                known = self._sessions.get(session_id)
+            if known is not None:
+                return known
+            row = self._journal.session(session_id)
+            if row is None:
+                raise UsageError("unknown_session", f"no session {session_id!r} is on record")
+            if row.state == "closed":
+                return Session(self, session_id, None)
+            return self._revive(row, self._survivors.pop(session_id, None))
 
     def _rehydrate(self) -> None:
         """Take over what an earlier host left: living CLIs, unsettled turns, messages without an end (C17)."""
         work = self._journal.sessions_with_work()
-        rows = [
-            row
-            for row in self._journal.sessions()
-            if row.state == "open" and (row.handle != "{}" or row.session_id in work)
-        ]
-        if not rows and (self._edge is not None or not tmux_left_behind(self._state, self._env)):
+        rows = [row for row in self._journal.sessions() if row.state == "open"]
+        needed = {row.session_id for row in rows if row.handle != "{}" or row.session_id in work}
+        if not needed and (self._edge is not None or not tmux_left_behind(self._state, self._env)):
             return
         edge = self._open_edge()
-        alive = edge.survivors({row.session_id: row.handle for row in rows})
+        self._survivors = edge.survivors({row.session_id: row for row in rows})
         for row in rows:
-            self._revive(row, alive.get(row.session_id))
+            survivor = self._survivors.get(row.session_id)
+            if row.session_id in needed or (survivor is not None and survivor.endpoint is not None):
+                self._revive(row, self._survivors.pop(row.session_id, None))
 
     def _session_failed(self, session_id: SessionId) -> None:
         """A session's actor failed: another takes its place, from the journal and the record, as after a restart."""
@@ -415,7 +419,7 @@ class Runtime:
             seq=seq,
             last_at=last[0].at if last else row.opened_at,
             epoch=max(row.epoch, survivor.epoch if survivor is not None else 0),
-            dormant=survivor is None
+            dormant=(survivor is None or survivor.endpoint is None)
             and row.handle == "{}"
             and not unsettled
             and not any(

@@ -89,9 +89,9 @@ class Rig:
     def dead_letters(self) -> Any:
         return self.runtime._system.dead_letters
 
-    def _survivors(self, handles: Any) -> dict[Any, Survivor]:
+    def _survivors(self, rows: Any) -> dict[Any, Survivor]:
         """CLIs of an earlier life of the host that live in this world."""
-        pids = {msgspec.json.decode(handle, type=Handle).pid: session_id for session_id, handle in handles.items()}
+        pids = {msgspec.json.decode(row.handle, type=Handle).pid: session_id for session_id, row in rows.items()}
         return {
             pids[cli.pid]: Survivor(endpoint=cli, epoch=2)
             for cli in self.world.clis.values()

@@ -10,11 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from faults.pane_host import PaneHost, gone, process, soon, stat_of
 from host_kit import WAIT_S, away
 from kit_system import until
+from lastword.actors.core.ports import Batch
+from lastword.runtime._journal import SqliteJournal
 from lastword.transports.process import listener
 from lastword.transports.tmux import TmuxServer
 
@@ -351,3 +354,39 @@ def test_c60_a_healthy_run_is_never_signalled(tmp_path):
         host.runtime.close()
         assert str(int(signal.SIGHUP)) in note.read_text().split(), "the wrapper notes nothing"
         gone(process(pid).pid)
+
+
+# --- killed between a start and its commit ----------------------------------------------------------------------------
+
+
+@pytest.mark.contract("C17")
+@pytest.mark.contract("C02")
+@pytest.mark.parametrize("work", ["a turn that runs", "nothing"])
+def test_c17_a_cli_whose_start_was_never_committed_is_found_by_its_newer_epoch(host, work):
+    """The host died after it started the next CLI and before the journal had it: its pane has the name of that start,
+    and a number greater than the one on record. It is taken over, with the turn in it, and no name is used twice.
+    """
+    session = host.session()
+    assert host.run(session, "first [[say:one]]").answer == "one"
+    if work != "nothing":
+        session.send("second [[sleep:1]][[say:two]]")
+        host.running(session, 2)
+    row = host.runtime._journal.session(session.session_id)
+    host.abandon()
+    forget_start(host.state, row)
+    host.open()
+    again = host.again(session)
+    if work != "nothing":
+        assert host.completed(again, 2)[1].answer == "two"
+    assert host.run(again, "third [[say:three]]").answer == "three"
+
+
+def forget_start(state, row) -> None:
+    """As if the commit of its last start had not been made."""
+    journal = SqliteJournal.open(state, durability="process")
+    try:
+        before = msgspec.structs.replace(row, epoch=row.epoch - 1, handle=json.dumps({"pid": 1, "pid_start": 1}))
+        (recorded,) = journal.record([Batch(session_id=row.session_id, session=before)], time.time())
+        assert recorded.last_seq
+    finally:
+        journal.close()
