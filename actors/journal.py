@@ -36,7 +36,12 @@ class JournalActor(Actor):
     ) -> None:
         super().__init__()
         self.committer = GroupCommitter(
-            journal, publish, self.clock.wall, before_record=before_record, on_trouble=self._trouble
+            journal,
+            publish,
+            self.clock.wall,
+            sleep=self.system.pause,
+            before_record=before_record,
+            on_trouble=self._trouble,
         )
         self._on_left = on_left
 

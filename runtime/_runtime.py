@@ -29,6 +29,7 @@ from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.clock import Clock
 from lastword.actors.system.ref import Ref
+from lastword.actors.system.simulation import Simulation
 from lastword.actors.system.supervision import ChildFailed
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.system.tracing import JsonlTracer
@@ -112,6 +113,7 @@ class Runtime:
         trace: Path | None,
         edge: Edge | None,
         serve_socket: bool = False,
+        simulation: Simulation | None = None,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -121,7 +123,8 @@ class Runtime:
         self._allow_uncertified = allow_uncertified
         self._versions = preflight.Versions()
         tracer = JsonlTracer(trace) if trace is not None else None
-        self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer)
+        self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer, simulation=simulation)
+        self._entropy: Callable[[int], bytes] = os.urandom if simulation is None else simulation.entropy
         self._hub = Hub(journal)
         self._commits_left = 0
         self._writer = self._system.spawn(
@@ -166,6 +169,7 @@ class Runtime:
         clock: Clock | None = None,
         edge: Edge | None = None,
         serve_socket: bool = False,
+        simulation: Simulation | None = None,
     ) -> Runtime:
         """Open the journal in the folder ``state`` (made if missing, mode 0700; default: XDG state) and start.
 
@@ -183,6 +187,8 @@ class Runtime:
             edge: the world, for tests and other transports.
             serve_socket: let other processes of this user reach the sessions here through ``host.sock`` in the
                 state folder (``lastword send``).
+            simulation: for tests: everything runs in the caller's thread, on a virtual clock, in an order drawn from
+                a seed; needs an ``edge`` of the same kind.
 
         Raises:
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
@@ -203,6 +209,7 @@ class Runtime:
                 trace=Path(trace) if trace is not None else None,
                 edge=edge,
                 serve_socket=serve_socket,
+                simulation=simulation,
             )
         except BaseException:
             journal.close()
@@ -259,11 +266,11 @@ class Runtime:
         )
         now = self._system.clock.wall()
         row = SessionRow(
-            session_id=mint_session(now, os.urandom(ENTROPY_BYTES)),
+            session_id=mint_session(now, self._entropy(ENTROPY_BYTES)),
             provider=provider,
             transport=edge.transport.name,
             cwd=folder,
-            native_session=adapter.new_native_session(os.urandom(16)),
+            native_session=adapter.new_native_session(self._entropy(16)),
             config=msgspec.json.encode(config).decode(),
             opened_at=now,
         )
@@ -453,7 +460,7 @@ class Runtime:
             transport=edge.transport,
             files=edge.files,
             wakes=edge.wakes,
-            entropy=os.urandom,
+            entropy=self._entropy,
         )
         ref = self._system.spawn(
             SessionActor,
@@ -480,7 +487,7 @@ class Runtime:
     def _commit(self, batch: Batch) -> Recorded:
         answer: Future[Recorded] = Future()
         self._writer.tell(Commit(batch=batch, reply_to=_Reply(answer)))
-        return answer.result(timeout=COMMIT_S)
+        return answer.result(timeout=self._system.wait_s(answer.done, COMMIT_S))
 
     def _subscribe(self, session_id: SessionId, after: int) -> Subscription:
         return self._hub.subscribe(session_id, after)
@@ -507,18 +514,13 @@ class Runtime:
     def _close_sessions(self, sessions: list[Session], grace_s: float) -> list[str]:
         """All at the same time: each may need its grace."""
         left: list[str] = []
-
-        def end(session: Session) -> None:
+        until_s = self._system.clock.monotonic() + grace_s + CLOSE_SESSIONS_S
+        asked = [(session, session._ask_close(grace_s, forever=False)) for session in sessions]  # noqa: SLF001
+        for session, reply in asked:
             try:
-                session._close(grace_s, forever=False, within_s=grace_s + CLOSE_SESSIONS_S)  # noqa: SLF001
+                session._await_close(reply, max(0.0, until_s - self._system.clock.monotonic()))  # noqa: SLF001
             except LastwordError:
                 left.append(session.session_id)
-
-        threads = [threading.Thread(target=end, args=(session,), daemon=True) for session in sessions]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
         return left
 
 

@@ -132,18 +132,25 @@ class Session:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _close(self, grace_s: float, *, forever: bool, within_s: float = CLOSE_S) -> None:
-        if self._ref is None:
-            return
-        reply: Future[None] = Future()
-        if self._ref.try_tell(CloseSession(reply=reply, forever=forever, grace_s=grace_s)):
-            try:
-                self._wait(reply, within_s)
-            except RejectedError as error:
-                if error.kind != "session_closed":
-                    raise
-        if forever:
+    def _close(self, grace_s: float, *, forever: bool) -> None:
+        self._await_close(self._ask_close(grace_s, forever=forever), CLOSE_S)
+        if forever and self._ref is not None:
             self._runtime._forget(self)  # noqa: SLF001
+
+    def _ask_close(self, grace_s: float, *, forever: bool) -> Future[None] | None:
+        """None where there is nothing to close."""
+        reply: Future[None] = Future()
+        close = CloseSession(reply=reply, forever=forever, grace_s=grace_s)
+        return reply if self._ref is not None and self._ref.try_tell(close) else None
+
+    def _await_close(self, reply: Future[None] | None, bound_s: float) -> None:
+        if reply is None:
+            return
+        try:
+            self._wait(reply, bound_s)
+        except RejectedError as error:
+            if error.kind != "session_closed":
+                raise
 
     def _tell(self, command: Submit | Control, reply: Future[Delivery]) -> None:
         try:
@@ -167,7 +174,7 @@ class Session:
             step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
             alive = self._ref is not None and self._ref.is_alive()
             try:
-                return future.result(timeout=step)
+                return future.result(timeout=self._runtime._system.wait_s(future.done, step))  # noqa: SLF001
             except concurrent.futures.TimeoutError:
                 if future.done():
                     continue

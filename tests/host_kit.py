@@ -9,16 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
 import pytest
 
 from kit_system import until
 from lastword import Runtime, Session, events
 from lastword.actors.core.ports import Batch
-from lastword.actors.core.snapshot import Handle
 from lastword.actors.system.clock import ManualClock
-from lastword.runtime._edge import Edge, Survivor
 from lastword.runtime._journal import SqliteJournal
+from lastword.runtime.testing.memory import memory_edge
 from lastword.transports.memory import MemoryCli, MemoryWorld
 
 WAIT_S = 20.0
@@ -42,13 +40,7 @@ class Rig:
         stamps = {"clock": clock.wall} if clock is not None else {}
         self.world = world or MemoryWorld(manual=manual, respond=respond, wake=wake, **stamps)
         self.state = folder / "state"
-        self.edge = Edge(
-            transport=self.world,
-            files=self.world,
-            wakes=self.world,
-            close=self.world.close,
-            survivors=self._survivors,
-        )
+        self.edge = memory_edge(self.world)
         options.setdefault("durability", "process")
         self.runtime = Runtime.open(self.state, edge=self.edge, clock=clock, **options)
 
@@ -88,15 +80,6 @@ class Rig:
 
     def dead_letters(self) -> Any:
         return self.runtime._system.dead_letters
-
-    def _survivors(self, rows: Any) -> dict[Any, Survivor]:
-        """CLIs of an earlier life of the host that live in this world."""
-        pids = {msgspec.json.decode(row.handle, type=Handle).pid: session_id for session_id, row in rows.items()}
-        return {
-            pids[cli.pid]: Survivor(endpoint=cli, epoch=2)
-            for cli in self.world.clis.values()
-            if cli.alive and cli.pid in pids
-        }
 
     def abandon(self) -> None:
         """The host is gone without a word: nothing is settled, and its CLIs live on."""

@@ -77,6 +77,8 @@ class MemoryWorld:
         self.wake = wake
         self.clis: dict[str, MemoryCli] = {}
         """Live and past CLIs by the conversation that they were started with."""
+        self.started: list[MemoryCli] = []
+        """Those that still run, oldest first."""
         self.opened: list[tuple[str, ...]] = []
         self.fail_open: LastwordError | None = None
         self.on_start: Callable[[MemoryCli], None] | None = None
@@ -179,7 +181,7 @@ class MemoryWorld:
 
     def open(
         self,
-        name: str,  # noqa: ARG002
+        name: str,
         argv: Sequence[str],
         *,
         cwd: str,  # noqa: ARG002
@@ -194,8 +196,9 @@ class MemoryWorld:
             return
         native = argv[-1]
         with self._lock:
-            cli = MemoryCli(self, native, next(self._pids))
+            cli = MemoryCli(self, native, next(self._pids), name)
             self.clis[native] = cli
+            self.started = [*(each for each in self.started if each.alive), cli]
             self.opened.append(tuple(argv))
         if self.on_start is not None:
             self.on_start(cli)
@@ -214,6 +217,19 @@ class MemoryWorld:
         """There is nothing to attach to."""
         return ()
 
+    def alive(self) -> list[MemoryCli]:
+        """CLIs that run, oldest first."""
+        with self._lock:
+            return [cli for cli in self.started if cli.alive]
+
+    def host_died(self) -> None:
+        """The host is gone without a word: nobody listens any more, and the CLIs live on."""
+        with self._lock:
+            self._watches.clear()
+            started = list(self.started)
+        for cli in started:
+            cli.host_died()
+
     def close(self, grace_s: float) -> None:  # noqa: ARG002
         """End every CLI."""
         for cli in list(self.clis.values()):
@@ -223,9 +239,10 @@ class MemoryWorld:
 class MemoryCli:
     """One in-process CLI: an input box, a queue of its own, a record, a registry. Thread-safe."""
 
-    def __init__(self, world: MemoryWorld, native: str, pid: int) -> None:
+    def __init__(self, world: MemoryWorld, native: str, pid: int, name: str = "") -> None:
         self.world = world
         self.native = native
+        self.name = name
         self.pid = pid
         self.pid_start = pid
         self.pane_id = f"%{pid}"
@@ -351,6 +368,11 @@ class MemoryCli:
             callbacks, self._on_exit = self._on_exit, []
         for callback in callbacks:
             callback(self._exit)
+
+    def host_died(self) -> None:
+        """Nobody is told of its end any more."""
+        with self._lock:
+            self._on_exit.clear()
 
     @property
     def alive(self) -> bool:

@@ -56,6 +56,10 @@ class Reply:
         error = exc_info[1] if exc_info is not None else None
         self.fail(error or ActorError("actor_dead", "the handler failed before it could answer"))
 
+    def done(self) -> bool:
+        """Whether there is an answer."""
+        return not self._latch.locked()
+
     def wait(self, timeout_s: float) -> Any:
         """The answer, or the error raised; ``ActorError("timeout")`` when the bound runs out."""
         if not self._latch.acquire(timeout=min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)):

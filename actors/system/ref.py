@@ -67,6 +67,7 @@ class Ref:
             raise ActorError("actor_dead", f"actor {self.name} has ended")
         if offer is Offer.FULL:
             raise self._full()
+        timeout_s = self._cell.system.wait_s(reply.done, timeout_s)
         if context.pool is None:
             return reply.wait(timeout_s)
         with blocking():

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -29,6 +29,7 @@ from lastword.actors.system.dispatcher import (
 from lastword.actors.system.envelope import context
 from lastword.actors.system.pykka_contract import verify_pykka
 from lastword.actors.system.ref import Ref
+from lastword.actors.system.simulation import SimulatedDispatcher, Simulation
 from lastword.actors.system.supervision import STOP_ON_FAILURE, ChildFailed, Supervision
 from lastword.actors.system.timers import Timers
 
@@ -83,6 +84,8 @@ class ActorSystem:
         dispatcher: the default of ``spawn``.
         mailbox_max: messages per lane and actor before ``tell`` is refused.
         tracer: takes a span per message handled; closed at shutdown.
+        simulation: its clock and its one thread run everything, pinned actors too; ``clock``, ``workers`` and
+            ``dispatcher`` mean nothing then.
 
     Attributes:
         dead_letters: what nobody handled.
@@ -99,12 +102,14 @@ class ActorSystem:
         dispatcher: DispatcherName = "pooled",
         mailbox_max: int = 100_000,
         tracer: Tracer | None = None,
+        simulation: Simulation | None = None,
     ) -> None:
         verify_pykka()
         if workers < 1 or batch < 1 or mailbox_max < 1:
             raise UsageError("usage", "workers, batch and mailbox_max must be at least 1")
         self.name = name
-        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.simulation = simulation
+        self.clock: Clock = simulation or (clock if clock is not None else SystemClock())
         self.batch = batch
         self.dead_letters = DeadLetters(self.clock.wall)
         self.tracer: Tracer | None = tracer
@@ -114,7 +119,9 @@ class ActorSystem:
         self._ended = threading.Condition(self.lock)
         self._default: DispatcherName = dispatcher
         self._mailbox_max = mailbox_max
-        self._pool = PooledDispatcher(name, workers)
+        self._pool: PooledDispatcher | SimulatedDispatcher = (
+            PooledDispatcher(name, workers) if simulation is None else simulation.dispatcher()
+        )
         self._pinned: set[threading.Thread] = set()
         self._cells: dict[str, Cell] = {}
         self._spawned = 0
@@ -145,7 +152,7 @@ class ActorSystem:
         family = parent._cell if parent is not None else None  # noqa: SLF001
         if family is not None and family.system is not self:
             raise UsageError("usage", f"parent {family.ref.name} lives in another system")
-        pinned = (dispatcher or self._default) == "pinned"
+        pinned = (dispatcher or self._default) == "pinned" and self.simulation is None
         runner: Dispatcher = PinnedDispatcher(f"{self.name}-{name}", self._pinned.discard) if pinned else self._pool
         cell = Cell(
             self,
@@ -215,6 +222,9 @@ class ActorSystem:
         """
         if context.cell is not None:
             return False
+        if self.simulation is not None:
+            self.simulation.settle()
+            return True
         deadline_s = time.monotonic() + timeout_s
         while True:
             before = self._activity()
@@ -224,6 +234,31 @@ class ActorSystem:
             if time.monotonic() >= deadline_s:
                 return False
             time.sleep(SETTLE_PAUSE_S)
+
+    def wait_s(self, done: Callable[[], bool], timeout_s: float) -> float:
+        """How long a caller is to block for what ``done`` tells: as long as it likes where actors run by themselves; a
+        simulation goes on first, in the caller's own thread, and leaves nothing to block for.
+        """
+        if self.simulation is None:
+            return timeout_s
+        self.simulation.run_until(done, timeout_s)
+        return 0.0
+
+    def pause(self, seconds: float) -> None:
+        """Block a pinned actor."""
+        if self.simulation is None:
+            time.sleep(seconds)
+        else:
+            self.simulation.pause(seconds)
+
+    def drop(self) -> None:
+        """For tests, in a simulation: forget everything at once, as the death of the process would. Nothing is told,
+        nothing ends in order, no handler runs any more.
+        """
+        if self.simulation is None or isinstance(self._pool, PooledDispatcher):
+            raise UsageError("usage", "only a simulated system can be dropped")
+        self._pool.dropped = True
+        self.timers.close(0.0)
 
     def shutdown(self, timeout_s: float = 5.0) -> ShutdownReport:
         """End everything, last spawned first, so children before parents. Later calls get the same report.
@@ -250,8 +285,8 @@ class ActorSystem:
         abandoned: list[str] = []
         for cell in reversed(cells):
             cell.ref.stop()
+            share_s = self.wait_s(cell.is_dead, max(0.0, deadline_s - time.monotonic()) / 2)
             with self._ended:
-                share_s = max(0.0, deadline_s - time.monotonic()) / 2
                 self._ended.wait_for(cell.is_dead, share_s)
             cell.kill()
             (abandoned if cell.ending_reason == "killed" else stopped).append(cell.ref.name)

@@ -60,6 +60,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: str = ""
     error: str = ""
     background: int = 0
+    final: bool = False
 
 
 class Registry(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +138,11 @@ class MemoryOracle:
             case "said":
                 message = f"{record.turn}@{evidence.offset}"
                 return AssistantSaid(
-                    native_turn=record.turn, native_message=message, text=record.text, evidence=evidence
+                    native_turn=record.turn,
+                    native_message=message,
+                    text=record.text,
+                    evidence=evidence,
+                    ends_by_itself=record.final,
                 )
             case "tool":
                 return ToolStarted(
