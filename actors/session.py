@@ -358,6 +358,7 @@ class SessionActor(Actor):
         told: list[tuple[TurnId, list[turn_core.TurnEvent]]] = []
         begin: list[tuple[turn_core.Turn, core.OpenTurn]] = []
         after: list[Callable[[], None]] = []
+        moved: SessionRow | None = None
         for effect in effects:
             match effect:
                 case core.OpenTurn():
@@ -383,6 +384,8 @@ class SessionActor(Actor):
                     drafts.append(self.book.undelivered(rows, effect.message_id, effect.reason))
                 case core.Rebound():
                     drafts.append(self.cli.rebound(effect))
+                case core.Moved():
+                    moved = self.record.row
                 case core.Gone():
                     after.append(_call(self.cli.gone, effect))
                 case core.Count():
@@ -390,8 +393,8 @@ class SessionActor(Actor):
                 case _:
                     assert_never(effect)
         turn_rows = tuple(turn_core.row_of(state) for state, _ in begin)
-        if drafts or rows or turn_rows:
-            self.record.send(drafts=tuple(drafts), messages=tuple(rows.values()), turns=turn_rows)
+        if drafts or rows or turn_rows or moved is not None:
+            self.record.send(session=moved, drafts=tuple(drafts), messages=tuple(rows.values()), turns=turn_rows)
         for state, opened in begin:
             unwanted = (turn_core.Cancel(),) if opened.message_id in self.book.abandoned else ()
             self.turns.begin(state, (turn_core.Begin(), opened.bound, *unwanted))

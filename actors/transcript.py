@@ -184,6 +184,8 @@ class TranscriptWatcherActor(Actor):
             if before is not None:
                 self._tell((core_turn.Superseded(),), None)
             cursor = message.cursor
+            if cursor is not None and cursor.path != message.source.path:
+                cursor = None  # of the conversation before: the CLI was moved out of it
             self._offset = cursor.offset if cursor is not None else 0
             self._tail = Tail(cursor.tail if cursor is not None else "")
             self._head = self._opening = b""

@@ -208,7 +208,7 @@ class SessionModel:
                     if effect.message_id == self.at_pane:
                         self.report()
                         self.at_pane = None
-                case core.Rebound():
+                case core.Rebound() | core.Moved():
                     pass
                 case core.Count():
                     raise AssertionError(effect.what)

@@ -122,6 +122,10 @@ class Rebound(msgspec.Struct, frozen=True, kw_only=True):
     in_contact: bool
 
 
+class Moved(msgspec.Struct, frozen=True):
+    """All that the conversation before holds is read and settled: from now on a restart is to follow the new one."""
+
+
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
     """The CLI is gone and its record was read to the end. ``redeliver``: messages that were never typed."""
 
@@ -135,7 +139,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-SessionEffect: TypeAlias = OpenTurn | ToTurn | Proved | Undelivered | Rebound | Gone | Count
+SessionEffect: TypeAlias = OpenTurn | ToTurn | Proved | Undelivered | Rebound | Moved | Gone | Count
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,7 +182,7 @@ class SessionCore:
         """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
         self._closed_natives: dict[str, TurnId] = {}
         self._settling: set[TurnId] = set()
-        self._backlog: deque[Fact | turns.Superseded] = deque()
+        self._backlog: deque[Fact | turns.Superseded | Moved] = deque()
 
     # --- the clock ------------------------------------------------------------------------------------------
 
@@ -358,7 +362,7 @@ class SessionCore:
             effects += self._one(self._backlog.popleft())
         return effects
 
-    def _one(self, fact: Fact | turns.Superseded) -> list[SessionEffect]:
+    def _one(self, fact: Fact | turns.Superseded | Moved) -> list[SessionEffect]:
         match fact:
             case PromptRecorded():
                 return self._prompt(fact)
@@ -388,7 +392,10 @@ class SessionCore:
             case RecordExhausted():
                 return self._exhausted(fact)
             case turns.Superseded():
+                self._backlog.appendleft(Moved())  # behind the settling of what it ends
                 return self._superseded([turn_id for turn_id, native in self.open.items() if native])
+            case Moved():
+                return [fact]
 
     def _superseded(self, bound: list[TurnId]) -> list[SessionEffect]:
         self._settling.update(bound)

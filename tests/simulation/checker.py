@@ -182,15 +182,16 @@ class Account:
         for key, times in taken.items():
             if times > asked[key]:
                 self.fault("C24", f"{key} was entered {times} times and sent {asked[key]} times")
-        order = {message["text"]: number for number, message in enumerate(self.messages)}
+        order = {(each["session_id"], each["text"]): number for number, each in enumerate(self.messages)}
         last: dict[str, tuple[int, str]] = {}
         for each in self.truth.taken:
-            if each.text not in order or asked[each.session, each.text] > 1:
+            key = (each.session, each.text)
+            if asked[key] != 1:
                 continue
             before = last.get(each.session, (-1, ""))
-            if order[each.text] < before[0]:
+            if order[key] < before[0]:
                 self.fault("C13", f"{each.session}: {each.text!r} was delivered after {before[1]!r}")
-            last[each.session] = (order[each.text], each.text)
+            last[each.session] = (order[key], each.text)
 
     # --- C19 ------------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class Run:
         self._texts = 0
         self._spell = 0
         self._failed: Counter[str] = Counter()
+        self._rigged: list[Any] = []
         self._armed: set[str] = set()
         self.calm = False
         self._crash_at = NEVER
@@ -163,12 +164,13 @@ class Run:
         receive, first = cell.actor.receive, self.random.random() < 0.5
 
         def raising(message: object) -> object:
-            del cell.actor.receive
+            vars(cell.actor).pop("receive", None)
             if not first:
                 receive(message)
             raise InjectedError
 
         cell.actor.receive = raising
+        self._rigged.append(cell)
 
     # --- the plan ---------------------------------------------------------------------------------------------
 
@@ -320,6 +322,9 @@ class Run:
         for name in Weather.__struct_fields__:
             setattr(self.weather, name, getattr(quiet, name))
         self._spell = 0
+        for cell in self._rigged:
+            if cell.actor is not None:
+                vars(cell.actor).pop("receive", None)
         simulation = self.simulation
         until_s = simulation.monotonic() + QUIET_S
         next_s = simulation.monotonic() + 60.0

@@ -93,10 +93,14 @@ class MemoryOracle:
         for line in self._framer.feed(chunk):
             try:
                 record = self._decoder.decode(line.data)
-                facts.append(self._fact(record, Evidence(source=source, offset=line.offset, native_at=record.at)))
             except (msgspec.MsgspecError, RecursionError, UnicodeError):
                 evidence = Evidence(source=source, offset=line.offset)
                 facts.append(UnknownRecord(what="unreadable", evidence=evidence))
+                continue
+            evidence = Evidence(source=source, offset=line.offset, native_at=record.at)
+            if record.k == "prompt":
+                facts += self._without_end(record.turn, evidence)
+            facts.append(self._fact(record, evidence))
         return facts
 
     def feed_snapshot(self, source: str, data: bytes) -> list[Fact]:  # noqa: ARG002
@@ -117,6 +121,12 @@ class MemoryOracle:
     def eof(self, source: str) -> list[Fact]:  # noqa: ARG002
         """Its end proves nothing more."""
         return []
+
+    def _without_end(self, following: str, evidence: Evidence) -> list[Fact]:
+        """This CLI runs one turn at a time: where the next one begins, no end of the one before will come any more."""
+        lost = sorted(self._open - {following})
+        self._open.difference_update(lost)
+        return [TurnClosed(native_turn=native, status="lost", evidence=evidence) for native in lost]
 
     def _fact(self, record: Record, evidence: Evidence) -> Fact:
         match record.k:
