@@ -146,7 +146,7 @@ class Account:
                 if ended is not None and ended < at - 1.0 and worked.status != "cancelled":
                     self.fault("C05", f"{where}: it {worked.status} on record at {ended}, settled at {at}")
             case "process_exit":
-                if worked.died_at is None or worked.died_at > at + SLACK_S:
+                if self.truth.died.get(worked.pid, at + 1.0) > at + SLACK_S:
                     self.fault("C03", f"{where}: its CLI lives")
                 if ended is not None and ended <= at:
                     self.fault("C03", f"{where}: but it {worked.status} on record at {ended}")

@@ -88,7 +88,7 @@ class SimCli:
             return
         self.alive = False
         self._exit = status
-        now = self.world.wall()
+        now = self.world.truth.died[self.pid] = self.world.wall()
         if self.turn is not None:
             self.turn.died_at = now
         for taken in self.queue:

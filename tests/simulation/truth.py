@@ -51,4 +51,5 @@ class Truth(msgspec.Struct, kw_only=True):
     taken: list[Taken] = msgspec.field(default_factory=list)
     faults: list[str] = msgspec.field(default_factory=list)
     """What no CLI should ever see: a key into a dialog, a text on top of a person's."""
-    quiet_since: dict[str, float] = msgspec.field(default_factory=dict)
+    died: dict[int, float] = msgspec.field(default_factory=dict)
+    """When which process ended."""
