@@ -283,10 +283,9 @@ class SessionActor(Actor):
                 case reconcile.ReplaceActor():
                     if self.turns.replace(repair.turn_id):
                         del self._ending[repair.turn_id]
-                        body = events.InvariantViolated(
-                            what=repair.what, repair="its actor was replaced under a new epoch"
-                        )
-                        self.record.send(drafts=(events.Draft(body=body, turn_id=repair.turn_id),))
+                        what = f"{repair.what}: {repair.turn_id}"  # not as an event of the turn: it may be over by now
+                        body = events.InvariantViolated(what=what, repair="its actor was replaced under a new epoch")
+                        self.record.send(drafts=(events.Draft(body=body),))
                 case _:
                     assert_never(repair)
 

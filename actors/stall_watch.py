@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lastword.actors.session import SessionActor
     from lastword.actors.system.ref import Ref
 
+TICK_S = 0.001
+"""What is due so soon is due: the difference of two readings of a clock is not exact."""
 WATCHERS_MAX = 3
 """So many watchers of one session in a row are replaced because they do not see what is on record."""
 
@@ -35,6 +37,7 @@ class StallWatch:
         self._status: CliStatusSeen | None = None
         self._told: set[TurnId] = set()
         self._reconciler: Ref | None = None
+        self._reconcilers = 0
         self._observed: dict[str, int] = {}
         self._suspected: int | None = None
         self._watchers = 0
@@ -79,9 +82,12 @@ class StallWatch:
             self._armed = False
             self._suspected = None
             self._tracks.clear()
+            if self._reconciler is not None:
+                self._reconciler.stop()
+                self._reconciler = None
             return
         quiet_s = session.clock.monotonic() - self._heard_mono_s
-        if quiet_s < stall.QUIET_S:
+        if quiet_s < stall.QUIET_S - TICK_S:
             session.after(stall.QUIET_S - quiet_s, CheckStall(), key="stall")
             return
         session.put_right()
@@ -97,7 +103,8 @@ class StallWatch:
     def _consult(self) -> None:
         session = self._session
         if self._reconciler is None:
-            name = f"{session.record.row.session_id}/reconciler"
+            self._reconcilers += 1
+            name = f"{session.record.row.session_id}/reconciler#{self._reconcilers}"
             self._reconciler = session.spawn(ReconcilerActor, session.deps.files, name=name)
         follow = session.cli.following()
         self._reconciler.tell(

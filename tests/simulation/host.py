@@ -371,7 +371,7 @@ class Run:
         expected = {"journal", "sessions"}
         for session_id in self.session_ids:
             expected |= {session_id, f"{session_id}/pane", f"{session_id}/transcript"}
-        present = {ref.name for ref in system.refs()}
+        present = {ref.name.partition("#")[0] for ref in system.refs()}
         if present != expected:
             self.faults.append(
                 f"C61: actors left over {sorted(present - expected)}, missing {sorted(expected - present)}"
