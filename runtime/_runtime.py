@@ -10,9 +10,10 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, assert_never
 
 import msgspec
 
@@ -47,6 +48,7 @@ CLOSE_SESSIONS_S = 8.0
 """At the runtime's end: how long beyond the grace a session may take; then it is left, and named in the report."""
 EXIT_GRACE_S = 1.0
 """Grace of the CLIs where the interpreter ends and nobody closed the runtime."""
+GUARDIAN_RETRY_S = 0.5
 REVIVALS_MAX = 3
 """Failed actors of one session that are replaced in the life of a runtime; then the session is left as it is."""
 SESSION_MAILBOX_MAX = 10_000
@@ -135,7 +137,7 @@ class Runtime:
             name="journal",
             dispatcher="pinned",
         )
-        self._guardian = self._system.spawn(Guardian, self._session_failed, name="sessions")
+        self._guardian = self._system.spawn(Guardian, self._writer, self._session_failed, name="sessions")
         self._revivals: dict[SessionId, int] = {}
         self._edge = edge
         self._lock = threading.Lock()
@@ -541,14 +543,41 @@ def _end_at_exit(runtime: Runtime) -> None:
 
 
 class Guardian(Actor):
-    """The parent of all sessions' actors: has each replaced that fails. Decides nothing else."""
+    """The parent of all sessions' actors: has each replaced that fails, once all that it had sent to the journal is on
+    record; else its successor would not know of it. Decides nothing else.
+    """
 
-    def __init__(self, failed: Callable[[SessionId], None]) -> None:
+    def __init__(self, journal: Ref, failed: Callable[[SessionId], None]) -> None:
         super().__init__()
+        self._journal = journal
         self._failed = failed
+        self._waiting: dict[int, SessionId] = {}
+        self._tokens = count(1)
 
-    def receive(self, message: ChildFailed) -> None:
-        self._failed(SessionId(message.ref.name))
+    def receive(self, message: ChildFailed | Committed | CommitFailed | _AskAgain) -> None:
+        match message:
+            case ChildFailed():
+                self._ask(SessionId(message.ref.name))
+            case Committed():
+                self._failed(self._waiting.pop(message.token))
+            case CommitFailed():
+                self.after(GUARDIAN_RETRY_S, _AskAgain(self._waiting.pop(message.token)))
+            case _AskAgain():
+                self._ask(message.session_id)
+            case _:
+                assert_never(message)
+
+    def _ask(self, session_id: SessionId) -> None:
+        """An empty batch: it is answered behind all that was sent before it."""
+        token = next(self._tokens)
+        self._waiting[token] = session_id
+        self._journal.tell(Commit(batch=Batch(session_id=session_id), reply_to=self.ref, token=token))
+
+
+class _AskAgain(msgspec.Struct, frozen=True):
+    """The journal could not say; a moment later."""
+
+    session_id: SessionId
 
 
 class _Reply:

@@ -53,6 +53,8 @@ RECORD_SKEW_S = 1.0
 that clock was set back since, by so much more (:meth:`SessionCore.clock_seen`)."""
 CLOSED_KEPT_MAX = 1_000
 """Settled native turns that are remembered; of older ones the journal is asked when the record shows them again."""
+STRANGERS_MAX = 100
+"""Messages in the CLI's queue that nobody sent through us and that are remembered: it may merge one with ours."""
 MERGE_STEPS_MAX = 50_000
 """Comparisons that are spent on finding out which messages the CLI merged into one prompt."""
 FOREIGN_ORIGINS: frozenset[str] = frozenset({"task_notification", "hook", "local_command", "resubmitted_steer"})
@@ -180,6 +182,7 @@ class SessionCore:
         self.pending: dict[MessageId, Pending] = {}
         self.open: dict[TurnId, str] = {}
         """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
+        self._strangers: deque[Pending] = deque(maxlen=STRANGERS_MAX)
         self._closed_natives: dict[str, TurnId] = {}
         self._settling: set[TurnId] = set()
         self._backlog: deque[Fact | turns.Superseded | Moved] = deque()
@@ -407,7 +410,7 @@ class SessionCore:
             owners = [turn_id for turn_id, native in self.open.items() if native == fact.native_turn]
             return [ToTurn(turn_id=turn_id, event=bound) for turn_id in owners]  # read before
         native_at = fact.evidence.native_at
-        ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text, native_at)
+        ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text, native_at, strangers=True)
         if not ours and self.history_before is not None and native_at is not None and native_at < self.history_before:
             self._remember_closed(fact.native_turn, TurnId(""))
             return [Count(what="history")]  # of a conversation older than this session, or that the CLI was moved into
@@ -452,13 +455,23 @@ class SessionCore:
                 submitted = turns.Submitted(rewritten=pending.typed.notes)
                 effects.append(ToTurn(turn_id=pending.turn_id, event=submitted))
             return [*effects, Proved(message_id=pending.message_id, stage="queued", evidence=fact.evidence)]
+        stranger = TypedText(text=fact.text, paste=b"", rewritten=fact.text)
+        self._strangers.append(Pending(message_id=MessageId(""), typed=stranger, turn_id=None, stage="queued"))
         return []
+
+    def _forget_stranger(self, text: str) -> None:
+        """That message left the CLI's queue, and was none of ours."""
+        found = next((each for each in self._strangers if each.typed.text == text), None)
+        if found is not None:
+            self._strangers.remove(found)
 
     def _joined(self, fact: InputJoined) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
         for pending in self._match(fact.text, fact.evidence.native_at):
             effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
             effects += self._join_native(pending, fact.native_turn, fact.evidence)
+        if not effects:
+            self._forget_stranger(fact.text)
         return effects
 
     def _join_native(self, pending: Pending, native_turn: str, evidence: Evidence) -> list[SessionEffect]:
@@ -482,6 +495,8 @@ class SessionCore:
             if pending.stage != "queued":  # the CLI had it: the pane must not try again
                 effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
             effects += self.undeliverable(pending.message_id, "not_delivered", f"the CLI dropped it: {fact.reason}")
+        if not effects:
+            self._forget_stranger(fact.text)
         return effects
 
     def _to_native(self, native_turn: str, event: turns.TurnEvent) -> list[SessionEffect]:
@@ -540,8 +555,11 @@ class SessionCore:
         recorded: str,
         native_at: float | None,
         stages: tuple[Stage, ...] = ("typing", "submitted", "queued"),
+        *,
+        strangers: bool = False,
     ) -> list[Pending]:
-        """The first delivered message with this text, or those that the CLI merged into it, in the order merged.
+        """The first delivered message with this text, or those that the CLI merged into it, in the order merged; with
+        ``strangers``, also together with queued ones that are none of ours, which this is the end of.
 
         Their order in the record need not be ours: of two equal texts the CLI may have dropped the other one.
 
@@ -557,10 +575,16 @@ class SessionCore:
             if self._matches(pending.typed, recorded):
                 return [pending]
         by_text: dict[str, deque[Pending]] = {}
-        for pending in delivered:
+        for pending in (*delivered, *(self._strangers if strangers else ())):
             by_text.setdefault("".join(pending.typed.rewritten.split()), deque()).append(pending)
         by_text.pop("", None)
-        return _cover("".join(recorded.split()), by_text)
+        covered = _cover("".join(recorded.split()), by_text)
+        for pending in covered:
+            if not pending.message_id:
+                self._strangers.remove(pending)
+        if strangers and not covered:
+            self._forget_stranger(recorded)
+        return [pending for pending in covered if pending.message_id]
 
 
 def _cover(wanted: str, by_text: dict[str, deque[Pending]]) -> list[Pending]:

@@ -293,7 +293,7 @@ def test_another_conversation_of_the_cli_is_followed_once() -> None:
 
 def test_a_superseded_conversation_leaves_a_turn_that_is_not_bound_open() -> None:
     session = with_messages("a")
-    assert session.read([turns.Superseded()]) == []
+    assert session.read([turns.Superseded()]) == [core.Moved()]
     assert told(session.read([prompt("n1", "a")]))[1] == ("Bound", "t1")
 
 

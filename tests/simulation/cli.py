@@ -316,17 +316,22 @@ class SimCli:
     # --- a person ---------------------------------------------------------------------------------------------
 
     def person(self, text: str) -> None:
-        """Types something when the box is free, looks at it for a while, and enters or clears it."""
+        """Types something when the box is free, looks at it for a while, and enters or clears it; what got mixed with
+        another's text is cleared.
+        """
         if not self.alive or self.starting or self.dialog is not None or self.draft:
             return
         self.draft = text
 
         def act() -> None:
-            if self.draft == text and self.dialog is None:
-                if self._chance(0.2):
-                    self.draft = ""
-                else:
-                    self._enter(by="person")
+            if not self.alive or not self.draft.startswith(text):
+                return
+            if self.dialog is not None:
+                self._later(1.0, act)
+            elif self.draft != text or self._chance(0.2):
+                self.draft = ""
+            else:
+                self._enter(by="person")
 
         self._later(self._between(0.0, 6.0), act)
 
