@@ -609,7 +609,13 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
                 return turn, ()
             return msgspec.structs.replace(turn, cancel="deadline"), ()
         case "reread":
-            return _settle_cancelled(turn, now, source="interrupt")
+            return (
+                _reconcile(turn, now)
+                if _over_before_the_key(turn)
+                else _settle_cancelled(turn, now, source="interrupt")
+            )
+        case "answer_grace":
+            return _reconcile(turn, now) if _over_before_the_key(turn) else (turn, ())
         case "interrupt_grace":
             if turn.withdrawing and turn.message_id is not None and turn.withdrawals < WITHDRAWALS_MAX:
                 after = msgspec.structs.replace(turn, withdrawals=turn.withdrawals + 1)
@@ -623,10 +629,22 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
             )
         case "end_grace":
             return turn, (EndEndpoint(), SetTimer(name="end_grace", delay_s=END_GRACE_S))
-        case "record_retry" | "answer_grace" | "record_gone":
+        case "record_retry" | "record_gone":
             return turn, ()
         case _:
             assert_never(event.name)
+
+
+def _over_before_the_key(turn: Turn) -> bool:
+    """The final answer stood on record and the CLI said idle behind it before our key went out: there was nothing left
+    to cancel, whether its terminal record comes or not.
+    """
+    standing, idle = turn.standing, turn.idle_since
+    if standing is None or idle is None:
+        return False
+    answered_at = standing.evidence.native_at
+    behind = answered_at is None or idle >= answered_at - IDLE_SKEW_S
+    return behind and (turn.interrupted_at is None or idle <= turn.interrupted_at)
 
 
 # --- settling ---------------------------------------------------------------------------------------------------
