@@ -25,6 +25,8 @@ class Controls:
     def __init__(self, session: SessionActor) -> None:
         self._session = session
         self._waiting: dict[str, Future[Delivery]] = {}
+        self._noting: dict[int, typing_core.Job] = {}
+        """Commands whose note is on its way to the journal: typed once it is there, so that a next life knows them."""
 
     def take(self, control: Control) -> None:
         """Do it, or refuse it with the reason."""
@@ -44,6 +46,7 @@ class Controls:
     def done(self, token: str) -> None:
         """It was carried out."""
         waiting = self._waiting.pop(token, None)
+        self._session.record.change(command="")  # goes with the next row that is sent
         if waiting is not None:
             resolve(waiting, self._applied(None, applied=True, token=token))
 
@@ -98,7 +101,14 @@ class Controls:
         self._waiting[token] = control.reply
         text = command.text.strip()
         typed = TypedText(text=text, paste=text.encode(), rewritten=text)
-        session.pane.tell(pane.Deliver(job=typing_core.Job(message_id=token, typed=typed, proved_by_record=False)))
+        noted = session.record.send(session=session.record.change(command=text))
+        self._noting[noted] = typing_core.Job(message_id=token, typed=typed, proved_by_record=False)
+
+    def committed(self, token: int) -> None:
+        """If that was the note of a command: type it."""
+        job = self._noting.pop(token, None)
+        if job is not None:
+            self._session.pane.tell(pane.Deliver(job=job))
 
     def _token(self) -> MessageId:
         return mint_message(self._session.clock.wall(), self._session.deps.entropy(ENTROPY_BYTES))

@@ -42,11 +42,12 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attach(msgspec.Struct, frozen=True, kw_only=True):
-    """Take over a pane whose CLI lives already."""
+    """Take over a pane whose CLI lives already. ``command``: what may stand in its input box, typed by us."""
 
     endpoint: Endpoint
     request: LaunchRequest
     epoch: int
+    command: str = ""
 
 
 class Deliver(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +222,7 @@ class PaneActor(Actor):
                 self._open(message)
             case Attach():
                 self._begin(message.epoch, message.request)
+                self._core.left_behind(message.command)
                 self._opened(message.endpoint)
             case Deliver():
                 self._do(self._core.deliver(message.job, now_s))

@@ -76,8 +76,10 @@ SessionCommand: TypeAlias = (
     | turn.WithdrawMessage
     | turn.InterruptTurn
     | turn.EndProvider
+    | turn.LookAgain
     | transcript.FactsRead
     | transcript.CaughtUp
+    | transcript.Looked
     | pane.PaneOpened
     | pane.PaneOpenFailed
     | pane.PaneReport
@@ -169,6 +171,10 @@ class SessionActor(Actor):
                 self._interrupt(message)
             case turn.EndProvider():
                 self.pane.tell(pane.Close(grace_s=END_GRACE_S))
+            case turn.LookAgain():
+                self.watcher.tell(transcript.Look(turn_id=message.turn_id))
+            case transcript.Looked():
+                self._looked(message.turn_id)
             case transcript.FactsRead():
                 self._facts(message)
             case transcript.CaughtUp():
@@ -193,6 +199,7 @@ class SessionActor(Actor):
     def _committed(self, answer: Committed) -> None:
         if self.record.committed(answer) is not None:
             self.admission.committed(answer)
+            self.controls.committed(answer.token)
         if answer.token == self._closed_token:
             self.stop()
             return
@@ -333,6 +340,11 @@ class SessionActor(Actor):
         self._go_on_reading()
         self.record.read_to(read.cursor, facts=bool(read.facts))
         self._take_place()
+
+    def _looked(self, turn_id: TurnId) -> None:
+        """All that was on record has been told; what waits here for a turn to settle says nothing about this one."""
+        if turn_id in self.turns:
+            self.turns.tell(turn_id, turn_core.LookedAgain())
 
     def _go_on_reading(self) -> None:
         """The next piece of a long record, once this one is dealt with: no more than one is ever held here."""

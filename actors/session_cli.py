@@ -90,7 +90,14 @@ class Cli:
         self._live = True
         self._launch_reason = "attach"
         self._follow()
-        self._session.pane.tell(pane.Attach(endpoint=endpoint, request=self._asked(resume=True), epoch=self.epoch))
+        self._session.pane.tell(
+            pane.Attach(
+                endpoint=endpoint,
+                request=self._asked(resume=True),
+                epoch=self.epoch,
+                command=self._session.record.row.command,
+            )
+        )
 
     def mourn(self) -> None:
         """It died while nobody looked: have its record read to the end."""

@@ -16,6 +16,7 @@ import msgspec
 from lastword.actors.core import turn as core_turn
 from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint
+from lastword.actors.core.ids import TurnId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.transcript import HEAD_BYTES, OPENING_BYTES, TAIL_BYTES, Tail
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
@@ -69,6 +70,18 @@ class FactsTaken(msgspec.Struct, frozen=True):
     """From the session: what was read is dealt with. A long record costs one piece of memory, not its length."""
 
 
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """From the session, for that turn: read to the end now, and say so (:class:`Looked`)."""
+
+    turn_id: TurnId
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """To the session: all that was on record when it asked has been told."""
+
+    turn_id: TurnId
+
+
 class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     """To the session, once after each ``Follow``: all that was there has been told. ``read``: and it could be read."""
 
@@ -76,7 +89,7 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     read: bool
 
 
-WatcherCommand: TypeAlias = Follow | FollowStatus | FactsTaken | FileChangedHint | EndpointGoneHint | SweepHint
+WatcherCommand: TypeAlias = Follow | FollowStatus | FactsTaken | Look | FileChangedHint | EndpointGoneHint | SweepHint
 
 
 class TranscriptWatcherActor(Actor):
@@ -115,6 +128,7 @@ class TranscriptWatcherActor(Actor):
         """What the registry says, until the record has been read up to then."""
         self._later: deque[Follow | EndpointGoneHint] = deque()
         """What begins when the record followed now has been read to its end."""
+        self._looks: list[TurnId] = []
         self._blind = False
         self._caught_up: bool | None = None
         """What was told since the last ``Follow``."""
@@ -132,6 +146,10 @@ class TranscriptWatcherActor(Actor):
                 self._read()
             case FollowStatus():
                 self._follow_status(message.source)
+            case Look():
+                self._looks.append(message.turn_id)
+                self._read_status()
+                self._read()
             case FileChangedHint():
                 self._changed(message)
             case SweepHint():
@@ -231,6 +249,11 @@ class TranscriptWatcherActor(Actor):
             facts = self._oracle.feed_snapshot(self._status.path, data)
             if facts:
                 self._tell(tuple(facts), None)
+        if not self._blind and self._looks:
+            parent, looks, self._looks = self.parent, self._looks, []
+            assert parent is not None
+            for turn_id in looks:
+                parent.tell(Looked(turn_id=turn_id))
         if self._later:
             match self._later.popleft():
                 case Follow() as follow:

@@ -65,6 +65,12 @@ class EndProvider(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: TurnId
 
 
+class LookAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """To the session, for the watcher: read the record to its end and say so."""
+
+    turn_id: TurnId
+
+
 class TurnActor(Actor):
     """One turn.
 
@@ -153,6 +159,8 @@ class TurnActor(Actor):
                 session.tell(InterruptTurn(turn_id=turn_id))
             case core.EndEndpoint():
                 session.tell(EndProvider(turn_id=turn_id))
+            case core.LookAgain():
+                session.tell(LookAgain(turn_id=turn_id))
             case core.SetTimer():
                 self.after(effect.delay_s, TurnTimer(turn_id=turn_id, name=effect.name), key=effect.name)
             case core.CancelTimer():

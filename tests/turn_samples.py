@@ -60,6 +60,7 @@ EVENTS: list[core.TurnEvent] = [
     core.Withdrawn(),
     core.InterruptPressed(at=T0),
     core.InterruptMoot(),
+    core.LookedAgain(),
     *(core.TimerFired(name=name) for name in ("deadline", "reread", "interrupt_grace", "end_grace", "record_retry", "answer_grace", "record_gone")),
     core.RecordingFailed(),
     core.Superseded(),

@@ -31,7 +31,9 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. ``config`` and ``handle`` are opaque JSON texts: how it was asked for, and its live endpoint."""
+    """One session. ``config`` and ``handle`` are opaque JSON texts: how it was asked for, and its live endpoint.
+    ``command``: one of the CLI's own that may stand in its input box, typed by us.
+    """
 
     session_id: SessionId
     provider: str
@@ -43,6 +45,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     handle: str = "{}"
     epoch: int = 1
     cursor: Cursor | None = None
+    command: str = ""
     opened_at: float = 0.0
     closed_at: float | None = None
 

@@ -415,19 +415,25 @@ class SessionCore:
             self._remember_closed(fact.native_turn, TurnId(""))
             return [Count(what="history")]  # of a conversation older than this session, or that the CLI was moved into
         if not ours:
-            return [self._open(None, self._foreign_origin(fact), bound)]
+            opened = self._open(None, self._foreign_origin(fact), bound)
+            return [opened, *self._known_status(opened.turn_id)]
         first, *others = ours
         del self.pending[first.message_id]
         effects: list[SessionEffect] = [Proved(message_id=first.message_id, stage="submitted", evidence=fact.evidence)]
         if first.turn_id is not None:
             self.open[first.turn_id] = fact.native_turn
-            effects.append(ToTurn(turn_id=first.turn_id, event=bound))
+            effects += [ToTurn(turn_id=first.turn_id, event=bound), *self._known_status(first.turn_id)]
         else:
-            effects.append(self._open(first.message_id, "host", bound))
+            opened = self._open(first.message_id, "host", bound)
+            effects += [opened, *self._known_status(opened.turn_id)]
         for other in others:
             effects.append(Proved(message_id=other.message_id, stage="submitted", evidence=fact.evidence))
             effects += self._join_native(other, fact.native_turn, fact.evidence)
         return effects
+
+    def _known_status(self, turn_id: TurnId) -> list[SessionEffect]:
+        """What the CLI said of itself before the turn was known: the registry may be read before the record is."""
+        return [ToTurn(turn_id=turn_id, event=self.cli_status)] if self.cli_status is not None else []
 
     def _open(self, message_id: MessageId | None, origin: Origin, bound: turns.Bound) -> OpenTurn:
         turn_id = self._mint()

@@ -54,6 +54,8 @@ from lastword.actors.core.turn_messages import (
     InterruptMoot,
     InterruptPressed,
     Joined,
+    LookAgain,
+    LookedAgain,
     Now,
     Persist,
     PressInterrupt,
@@ -185,7 +187,7 @@ def _accepted(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return turn, (RecordLate(what="fact_before_binding"),)
         case CliStatusSeen():
             return _note_status(turn, event), ()
-        case CompactionRecorded() | InterruptPressed() | InterruptMoot():
+        case CompactionRecorded() | InterruptPressed() | InterruptMoot() | LookedAgain():
             return turn, ()  # nothing runs for this turn yet
         case CompletionRecorded() | RecordingFailed():
             return turn, (RecordLate(what="record_without_completion"),)
@@ -221,7 +223,7 @@ def _submitted(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return turn, (RecordLate(what="fact_before_binding"),)
         case CliStatusSeen():
             return _note_status(turn, event), ()
-        case CompactionRecorded() | InterruptPressed() | InterruptMoot():
+        case CompactionRecorded() | InterruptPressed() | InterruptMoot() | LookedAgain():
             return turn, ()  # hints at most: the record decides
         case CompletionRecorded() | RecordingFailed():
             return turn, (RecordLate(what="record_without_completion"),)
@@ -262,7 +264,7 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case CliStatusSeen():
             after = _note_status(turn, event)
             return after, (*_idle_behind_answer(after), *_idle_behind_prompt(after))
-        case CompactionRecorded() | InterruptPressed() | InterruptMoot():
+        case CompactionRecorded() | InterruptPressed() | InterruptMoot() | LookedAgain():
             return turn, ()  # hints at most: the record decides
         case CompletionRecorded() | RecordingFailed():
             return turn, (RecordLate(what="record_without_completion"),)
@@ -300,6 +302,8 @@ def _cancelling(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return msgspec.structs.replace(turn, interrupted_at=first), ()
         case InterruptMoot():
             return _moot(turn, now)
+        case LookedAgain():
+            return _reread(turn, now)
         case CliStatusSeen():
             return _idle_behind_interrupt(turn, event)
         case TimerFired():
@@ -588,7 +592,8 @@ def _idle_behind_interrupt(turn: Turn, event: CliStatusSeen) -> Step:
             return turn, ()  # said again: the re-read runs already, and is not put off
         return msgspec.structs.replace(turn, reread_armed=True), (SetTimer(name="reread", delay_s=REREAD_S),)
     if event.status != "idle" and turn.reread_armed:
-        return msgspec.structs.replace(turn, reread_armed=False), (CancelTimer(name="reread"),)
+        after = msgspec.structs.replace(turn, reread_armed=False, rereading=False)
+        return after, (CancelTimer(name="reread"),)
     return turn, ()
 
 
@@ -609,11 +614,7 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
                 return turn, ()
             return msgspec.structs.replace(turn, cancel="deadline"), ()
         case "reread":
-            return (
-                _reconcile(turn, now)
-                if _over_before_the_key(turn)
-                else _settle_cancelled(turn, now, source="interrupt")
-            )
+            return msgspec.structs.replace(turn, rereading=True), (LookAgain(),)
         case "answer_grace":
             return _reconcile(turn, now) if _over_before_the_key(turn) else (turn, ())
         case "interrupt_grace":
@@ -633,6 +634,13 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
             return turn, ()
         case _:
             assert_never(event.name)
+
+
+def _reread(turn: Turn, now: Now) -> Step:
+    """Nothing more is on record, and the CLI is idle behind our key."""
+    if not turn.rereading:
+        return turn, ()  # it went on meanwhile, or was not asked for in this epoch
+    return _reconcile(turn, now) if _over_before_the_key(turn) else _settle_cancelled(turn, now, source="interrupt")
 
 
 def _over_before_the_key(turn: Turn) -> bool:
@@ -765,6 +773,8 @@ __all__ = [
     "InterruptMoot",
     "InterruptPressed",
     "Joined",
+    "LookAgain",
+    "LookedAgain",
     "Now",
     "Persist",
     "PressInterrupt",

@@ -80,6 +80,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     moots: int = 0
     idle_since: float | None = None
     reread_armed: bool = False
+    rereading: bool = False
     standing: AssistantSaid | None = None
     ending: bool = False
     completion: Completion | None = None
@@ -144,6 +145,10 @@ class InterruptPressed(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
+class LookedAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """The record was read to its end since :class:`LookAgain` asked for it, and what it held was told before this."""
+
+
 class InterruptMoot(msgspec.Struct, frozen=True, kw_only=True):
     """There was nothing to interrupt: the CLI's input box is idle. A hint, which starts the re-read."""
 
@@ -191,6 +196,7 @@ TurnEvent: TypeAlias = (
     | Withdrawn
     | InterruptPressed
     | InterruptMoot
+    | LookedAgain
     | TimerFired
     | CompletionRecorded
     | RecordingFailed
@@ -233,6 +239,10 @@ class EndEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """End the CLI: it ignores interrupts."""
 
 
+class LookAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """Have the record read to its end now, whatever hints were lost."""
+
+
 class SetTimer(msgspec.Struct, frozen=True, kw_only=True):
     """Arm (or re-arm) a timer of the turn's own."""
 
@@ -265,6 +275,7 @@ Effect: TypeAlias = (
     | Withdraw
     | PressInterrupt
     | EndEndpoint
+    | LookAgain
     | SetTimer
     | CancelTimer
     | RecordLate

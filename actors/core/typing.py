@@ -153,6 +153,11 @@ class PaneCore:
 
     # --- commands -------------------------------------------------------------------------------------------
 
+    def left_behind(self, command: str) -> None:
+        """An earlier life may have typed that command of the CLI's own and not submitted it: it is ours to clear."""
+        if command:
+            self._ours.append(TypedText(text=command, paste=command.encode(), rewritten=command))
+
     def opened(self, now_s: float) -> list[PaneEffect]:
         """The CLI's process runs."""
         self.phase = Phase.STARTING

@@ -198,7 +198,9 @@ def test_c07_an_interrupt_that_writes_nothing_settles_by_the_registry_and_a_rere
     assert not effects, "idle since before our key says nothing"
     turn, effects = play(turn, after)
     assert effects == [core.SetTimer(name="reread", delay_s=core.REREAD_S)]
-    _, effects = play(turn, core.TimerFired(name="reread"))
+    turn, effects = play(turn, core.TimerFired(name="reread"))
+    assert effects == [core.LookAgain()], "the record is asked once more, whatever hints were lost"
+    _, effects = play(turn, core.LookedAgain())
     (done,) = offered(effects)
     assert (done.status, done.source, done.error and done.error.kind) == ("cancelled", "interrupt", "interrupted")
     _, effects = play(turn, DONE)  # a terminal record within that second wins
