@@ -284,6 +284,7 @@ class SessionActor(Actor):
                     if open_turn is not None and done is not None:
                         epoch = open_turn.turn.epoch
                         self._turn_finished(turn.TurnFinished(turn_id=repair.turn_id, epoch=epoch, completion=done))
+                        open_turn.ref.stop()
                 case reconcile.ForgetTurn():
                     self.apply(self.core.finished(repair.turn_id))
                     self._go_on_reading()

@@ -20,7 +20,7 @@ TURN_RESTARTS_MAX = 3
 class OpenTurn(msgspec.Struct, kw_only=True):
     """What is kept of an open turn, enough to replace its actor after a failure.
 
-    ``told`` is everything that it was told but the CLI's passing states.
+    ``told`` is everything that it was told but the CLI's passing states, of which the last one is ``status``.
     """
 
     turn: core.Turn
@@ -28,6 +28,7 @@ class OpenTurn(msgspec.Struct, kw_only=True):
     told: list[core.TurnEvent]
     messages: list[MessageId]
     deadline_mono_s: float | None
+    status: CliStatusSeen | None = None
 
 
 class OpenTurns:
@@ -77,7 +78,11 @@ class OpenTurns:
         if open_turn is None:
             self._session.system.dead_letters.record("turn_not_open", self._session.ref.name, told[0])
             return
-        open_turn.told.extend(event for event in told if not isinstance(event, CliStatusSeen))
+        for event in told:
+            if isinstance(event, CliStatusSeen):
+                open_turn.status = event
+            else:
+                open_turn.told.append(event)
         open_turn.ref.tell(turn.Tell(turn_id=turn_id, events=told))
 
     def finished(self, finished: turn.TurnFinished) -> OpenTurn | None:
@@ -107,6 +112,7 @@ class OpenTurns:
             epoch=open_turn.turn.epoch + 1,
             deadline_at=None if due_s is None else clock.wall() + due_s - clock.monotonic(),
         )
-        self.begin(again, open_turn.told)
+        status = (open_turn.status,) if open_turn.status is not None else ()
+        self.begin(again, (*open_turn.told, *status))
         self._open[turn_id].messages = open_turn.messages
         return True
