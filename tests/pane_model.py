@@ -301,6 +301,7 @@ class PaneModel:
         self.become(busy=False)
         if self.manners.puts_back and self._running in self._unproved:
             self._unproved.discard(self._running)
+            self.submitted.remove(self._running)  # taken back: it is not submitted any more, and may be again
             self.become(box=(self._running, *self.state.box))
 
     # --- reports ----------------------------------------------------------------------------------------------

@@ -305,7 +305,7 @@ def _cancelling(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case LookedAgain():
             return _reread(turn, now)
         case CliStatusSeen():
-            return _idle_behind_interrupt(turn, event)
+            return _idle_behind_interrupt(_note_status(turn, event), event)
         case TimerFired():
             return _timer_while_cancelling(turn, event, now)
         case TurnClosed():
@@ -541,7 +541,7 @@ def _reconcile(turn: Turn, now: Now) -> Step:
     standing = turn.standing
     if standing is None:
         return turn, ()
-    what = f"a final answer stood on record for {ANSWER_GRACE_S:g} s without the CLI's terminal record"
+    what = "a final answer stands on record, the CLI is idle, and its terminal record did not come"
     body = events.InvariantViolated(what=what, repair="settled by the recorded answer")
     settled, effects = _settle(turn, now, "completed", "reconciler", answer=standing.text, evidence=standing.evidence)
     return settled, (_emit(turn, body, "answer_without_end", standing.evidence), *effects)
@@ -616,7 +616,7 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
         case "reread":
             return msgspec.structs.replace(turn, rereading=True), (LookAgain(),)
         case "answer_grace":
-            return _reconcile(turn, now) if _over_before_the_key(turn) else (turn, ())
+            return _reconcile(turn, now) if _answered(turn) else (turn, ())
         case "interrupt_grace":
             if turn.withdrawing and turn.message_id is not None and turn.withdrawals < WITHDRAWALS_MAX:
                 after = msgspec.structs.replace(turn, withdrawals=turn.withdrawals + 1)
@@ -640,19 +640,18 @@ def _reread(turn: Turn, now: Now) -> Step:
     """Nothing more is on record, and the CLI is idle behind our key."""
     if not turn.rereading:
         return turn, ()  # it went on meanwhile, or was not asked for in this epoch
-    return _reconcile(turn, now) if _over_before_the_key(turn) else _settle_cancelled(turn, now, source="interrupt")
+    return _reconcile(turn, now) if _answered(turn) else _settle_cancelled(turn, now, source="interrupt")
 
 
-def _over_before_the_key(turn: Turn) -> bool:
-    """The final answer stood on record and the CLI said idle behind it before our key went out: there was nothing left
-    to cancel, whether its terminal record comes or not.
+def _answered(turn: Turn) -> bool:
+    """The final answer stands on record and the CLI says idle behind it: whether our key came before or after, the turn
+    was not cut off, whether its terminal record comes or not.
     """
     standing, idle = turn.standing, turn.idle_since
     if standing is None or idle is None:
         return False
     answered_at = standing.evidence.native_at
-    behind = answered_at is None or idle >= answered_at - IDLE_SKEW_S
-    return behind and (turn.interrupted_at is None or idle <= turn.interrupted_at)
+    return answered_at is None or idle >= answered_at - IDLE_SKEW_S
 
 
 # --- settling ---------------------------------------------------------------------------------------------------

@@ -271,9 +271,19 @@ def test_c24_a_text_that_an_interrupt_put_back_into_the_box_is_not_entered_again
     pane = in_phase(Manners(puts_back=True, proof_after=5.0, busy_for=20.0), core.Phase.PROVING, "first")
     pane.interrupt("t1")
     pane.run(END_S)
-    assert pane.submitted == ["first"]
+    assert enters(pane) == 1
     assert pane.ended == {"first": "withdrawn"}
     assert pane.state.box == ()
+
+
+@pytest.mark.contract("C13")
+def test_c13_a_text_that_the_interrupt_of_another_turn_put_back_into_the_box_is_entered_again() -> None:
+    """Its own turn was not cancelled; found by chance among the random panes above."""
+    pane = in_phase(Manners(puts_back=True, proof_after=5.0, busy_for=20.0), core.Phase.PROVING, "first")
+    pane.interrupt("t0")
+    pane.run(END_S)
+    assert enters(pane) == 2
+    assert pane.ended == {"first": "proved"}
 
 
 def test_an_interrupt_waits_for_copy_mode() -> None:
