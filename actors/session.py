@@ -40,6 +40,7 @@ from lastword.actors.session_commands import (
     Control,
     GetSnapshot,
     MessageDeadline,
+    PolicyAnswered,
     Rehydrate,
     SessionDeps,
     Start,
@@ -65,6 +66,7 @@ SessionCommand: TypeAlias = (
     | CheckSettling
     | CheckStall
     | Consulted
+    | PolicyAnswered
     | GetSnapshot
     | CloseSession
     | Start
@@ -148,6 +150,8 @@ class SessionActor(Actor):
                 self.stalls.check()
             case Consulted():
                 self.stalls.consulted(message)
+            case PolicyAnswered():
+                self.cli.policy_answered(message)
             case GetSnapshot():
                 return self._snapshot()
             case CloseSession():
