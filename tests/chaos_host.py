@@ -68,13 +68,13 @@ def main() -> None:
     config = json.loads(Path(sys.argv[1]).read_text())
     if len(sys.argv) > 2:
         arm(sys.argv[2])
-    if config["sabotage"]:
+    if config.get("sabotage"):
         disable_insert_or_nothing()
     runtime = Runtime.open(config["state"], env=config["env"], executables={"claude-code": config["executable"]})
     known = [row.session_id for row in runtime.sessions() if row.state == "open"]
     while len(known) < config["sessions"]:
         known.append(runtime.session("claude-code", cwd=config["cwd"], args=config["args"]).session_id)
-    lose_acknowledgements(random.Random(os.getpid()), config["lost_acks"])
+    lose_acknowledgements(random.Random(os.getpid()), config.get("lost_acks", 0.0))
     print("ready", flush=True)
     threads = [
         threading.Thread(target=drive, args=(runtime, session_id, number, config))

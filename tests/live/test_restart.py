@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos_rig import check, storm
+from chaos_rig import storm
 from lastword import Runtime
 from lastword.runtime.testing import Rehearsal
 
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.live
 @pytest.mark.contract("C02")
 def test_the_host_is_killed_again_and_again_and_nothing_is_lost_doubled_or_retyped(claude: Path) -> None:
     outcome = storm(
-        rounds=int(os.environ.get("LASTWORD_ROUNDS", "8")), sessions=2, turns=8, seed=5, executable=[str(claude)]
+        rounds=int(os.environ.get("LASTWORD_ROUNDS", "20")), sessions=2, turns=24, seed=5, executable=[str(claude)]
     )
     assert outcome.faults == []
-    assert check is not None
+    assert outcome.rounds >= 20
 
 
 @pytest.mark.contract("C17")
@@ -43,7 +43,7 @@ def test_a_turn_that_ended_while_no_host_lived_is_told_at_once(claude: Path, reh
                 "args": ["--permission-mode", "default"],
                 "sessions": 1,
                 "turns": 1,
-                "prompts": ["[[tool:Bash:sleep 4; echo done]][[say:final TOKEN]] TOKEN"],
+                "prompts": ["[[tool:Bash:sleep 20; echo done]][[say:final TOKEN]] TOKEN"],
                 "skip": {},
             }
         )
