@@ -83,10 +83,6 @@ class Controls:
         self._waiting[token] = control.reply
         self._session.pane.tell(pane.AnswerDialog(token=token, dialog_id=answer.dialog_id, option=answer.option))
 
-    def answer_by_policy(self, dialog_id: str, option: int) -> None:
-        """As a host's answer; nobody waits for it."""
-        self._session.pane.tell(pane.AnswerDialog(token=self._token(), dialog_id=dialog_id, option=option))
-
     def _command(self, control: Control, command: Command) -> None:
         session = self._session
         provider = session.record.row.provider

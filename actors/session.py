@@ -40,7 +40,6 @@ from lastword.actors.session_commands import (
     Control,
     GetSnapshot,
     MessageDeadline,
-    PolicyAnswered,
     Rehydrate,
     SessionDeps,
     Start,
@@ -66,7 +65,6 @@ SessionCommand: TypeAlias = (
     | CheckSettling
     | CheckStall
     | Consulted
-    | PolicyAnswered
     | GetSnapshot
     | CloseSession
     | Start
@@ -150,8 +148,6 @@ class SessionActor(Actor):
                 self.stalls.check()
             case Consulted():
                 self.stalls.consulted(message)
-            case PolicyAnswered():
-                self.cli.policy_answered(message)
             case GetSnapshot():
                 return self._snapshot()
             case CloseSession():

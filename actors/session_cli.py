@@ -5,7 +5,7 @@ What it says about itself comes as reports of the pane and is told as events; no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
@@ -21,14 +21,11 @@ from lastword.actors.core.ids import MessageId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState
 from lastword.actors.core.world import Bytes, Endpoint
-from lastword.actors.session_commands import PolicyAnswered
 from lastword.actors.session_messages import Rows
 
 if TYPE_CHECKING:
     from lastword.actors.session import SessionActor
 
-POLICY_S = 30.0
-"""How long the host's policy may think about a dialog; then it is a person's."""
 STARTS_MAX = 2
 """Starts of a CLI that ended before its input box was ready, in a row, before waiting messages fail."""
 
@@ -59,7 +56,6 @@ class Cli:
         self.held = ""
         self.caught_up = False
         self.uncertain: tuple[MessageId, ...] = ()
-        self._answered_by_policy = self._policy_over = ""
         self._live = False
         self._status: SourceSpec | None = None
         self._launch_reason = "open"
@@ -323,56 +319,10 @@ class Cli:
                 dialog_id=seen.dialog_id, kind=dialog.kind, question=dialog.question, options=dialog.options
             )
         )
-        self._ask_policy(self.dialog)
 
     def _dialog_gone(self, gone: typing_core.DialogGone) -> None:
         self.dialog = None
-        by: Literal["host", "policy", "elsewhere"] = "host" if gone.answered else "elsewhere"
-        if gone.answered and self._answered_by_policy == gone.dialog_id:
-            by = "policy"
-        self._tell(events.DialogClosed(dialog_id=gone.dialog_id, by=by))
-
-    def _ask_policy(self, dialog: Dialog) -> None:
-        session = self._session
-        ask, ref, dialog_id = session.deps.ask_policy, session.ref, dialog.dialog_id
-        if ask is None or session.closing:
-            return
-        ask(
-            session.record.row.session_id,
-            dialog,
-            lambda said: ref.tell(PolicyAnswered(dialog_id=dialog_id, said=said)),
-        )
-        late = PolicyAnswered(dialog_id=dialog_id, said=None, in_time=False)
-        session.after(POLICY_S, late, key=("policy", dialog_id))
-
-    def policy_answered(self, answered: PolicyAnswered) -> None:
-        """What the host's policy said, if that dialog is still open and nobody has answered it."""
-        session, dialog = self._session, self.dialog
-        session.cancel_timer(("policy", answered.dialog_id))
-        if dialog is None or dialog.dialog_id != answered.dialog_id or self._policy_over == dialog.dialog_id:
-            return
-        self._policy_over = dialog.dialog_id
-        said, why = answered.said, ""
-        if not answered.in_time:
-            why = f"the dialog policy did not answer within {POLICY_S:g} s"
-        elif isinstance(said, BaseException):
-            why = f"the dialog policy raised {type(said).__name__}"
-        elif said is None:
-            return
-        elif not isinstance(said, int) or said < 1 or (dialog.options and said > len(dialog.options)):
-            why = "the dialog policy chose no option of the dialog"
-        else:
-            self._answered_by_policy = dialog.dialog_id
-            session.controls.answer_by_policy(dialog.dialog_id, said)
-            return
-        body = events.StallDiagnosed(
-            kind="person",
-            waits_for=f"a person: a {dialog.kind} dialog is open, and {why}",
-            elapsed_s=0.0,
-            quiet_s=0.0,
-            provider=session.record.row.provider,
-        )
-        self._tell(body)
+        self._tell(events.DialogClosed(dialog_id=gone.dialog_id, by="host" if gone.answered else "elsewhere"))
 
     def _held(self, held: typing_core.Held) -> None:
         if held.reason == "dialog":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeAlias
 
 import msgspec
 
@@ -12,16 +11,11 @@ from lastword.actors.core.adapter import Adapter
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
 from lastword.actors.core.ids import (
     MessageId,
-    SessionId,
 )
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Journal, MessageRow, TurnRow
-from lastword.actors.core.snapshot import Dialog
 from lastword.actors.core.world import Endpoint, Files, Transport, Wakes
 from lastword.actors.system.ref import Ref
-
-AskPolicy: TypeAlias = Callable[[SessionId, Dialog, Callable[[object], None]], None]
-"""Ask the host's policy about a dialog; what it says (an option, None, an exception) is given to the callback."""
 
 
 class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +28,6 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     files: Files
     wakes: Wakes
     entropy: Callable[[int], bytes]
-    ask_policy: AskPolicy | None = None
 
 
 # --- commands from the host ---------------------------------------------------------------------------------------
@@ -78,14 +71,6 @@ class CheckSettling(msgspec.Struct, frozen=True):
 
 class CheckStall(msgspec.Struct, frozen=True):
     """Look whether an open turn is quiet (C41)."""
-
-
-class PolicyAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """The host's policy said something about that dialog: an option, None, an exception, or nothing in time."""
-
-    dialog_id: str
-    said: object
-    in_time: bool = True
 
 
 class GetSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,6 @@ from lastword.runtime._door import Door
 from lastword.runtime._edge import Edge, Survivor, open_tmux_edge, tmux_left_behind
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
-from lastword.runtime._policy import DialogPolicy, PolicyDesk
 from lastword.runtime._session import AsyncSession, Session
 from lastword.transports.providers import PROVIDERS
 
@@ -116,7 +115,6 @@ class Runtime:
         trace: Path | None,
         edge: Edge | None,
         serve_socket: bool = False,
-        dialog_policy: DialogPolicy | None = None,
         simulation: Simulation | None = None,
     ) -> None:
         self._state = state
@@ -140,7 +138,6 @@ class Runtime:
             dispatcher="pinned",
         )
         self._guardian = self._system.spawn(Guardian, self._writer, self._session_failed, name="sessions")
-        self._policy = PolicyDesk(dialog_policy) if dialog_policy is not None else None
         self._revivals: dict[SessionId, int] = {}
         self._edge = edge
         self._lock = threading.Lock()
@@ -174,7 +171,6 @@ class Runtime:
         clock: Clock | None = None,
         edge: Edge | None = None,
         serve_socket: bool = False,
-        dialog_policy: DialogPolicy | None = None,
         simulation: Simulation | None = None,
     ) -> Runtime:
         """Open the journal in the folder ``state`` (made if missing, mode 0700; default: XDG state) and start.
@@ -193,10 +189,6 @@ class Runtime:
             edge: the world, for tests and other transports.
             serve_socket: let other processes of this user reach the sessions here through ``host.sock`` in the
                 state folder (``lastword send``).
-            dialog_policy: answers dialogs where nobody sits at the terminal: ``(session_id, dialog) -> option`` counted
-                from 1, or None to leave it to a person. Called on a thread of its own; an exception, or no answer
-                within 30 s, leaves the dialog to a person and is told as ``stall_diagnosed``. Ready-made:
-                ``lastword.runtime.host.answer_trust``.
             simulation: for tests: everything runs in the caller's thread, on a virtual clock, in an order drawn from
                 a seed; needs an ``edge`` of the same kind.
 
@@ -219,7 +211,6 @@ class Runtime:
                 trace=Path(trace) if trace is not None else None,
                 edge=edge,
                 serve_socket=serve_socket,
-                dialog_policy=dialog_policy,
                 simulation=simulation,
             )
         except BaseException:
@@ -472,7 +463,6 @@ class Runtime:
             files=edge.files,
             wakes=edge.wakes,
             entropy=self._entropy,
-            ask_policy=self._policy.ask if self._policy is not None else None,
         )
         ref = self._system.spawn(
             SessionActor,

@@ -20,7 +20,6 @@ from lastword.actors.core.events import (
 )
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.outcome import Completion
-from lastword.actors.core.snapshot import Dialog
 from lastword.runtime._hub import Subscription
 from lastword.runtime.command._desk import Desk
 from lastword.runtime.command._progress import PlainProgress, RichProgress, describe, state_of
@@ -54,21 +53,6 @@ def ask_person(dialog: DialogOpened) -> int | None:
         return None
     chosen: int = click.prompt("Option", type=click.IntRange(1, len(dialog.options)), err=True)
     return chosen
-
-
-def trusting(ask: Ask | None) -> Ask:
-    """Trust the folder without asking; what else comes goes to ``ask``, and without it nobody can be asked."""
-    from lastword.runtime.host import answer_trust  # noqa: PLC0415 - late
-
-    def answer(dialog: DialogOpened) -> int | None:
-        option = answer_trust("", Dialog(**{name: getattr(dialog, name) for name in Dialog.__struct_fields__}))
-        if option is not None:
-            return option
-        if ask is None:
-            raise DialogWaitsError(dialog, None)
-        return ask(dialog)
-
-    return answer
 
 
 class Following:
@@ -151,10 +135,7 @@ class Following:
         if self._ask is None:
             raise DialogWaitsError(dialog, self.turn_id)
         self._progress.pause()
-        try:
-            option = self._ask(dialog)
-        except DialogWaitsError as error:
-            raise DialogWaitsError(error.dialog, self.turn_id) from None
+        option = self._ask(dialog)
         if option is None:
             note(one_line(f"Answer it in the pane: {' '.join(self._desk.attach())}"))
             return

@@ -39,7 +39,7 @@ from lastword.runtime.command._show import (
     safe,
     state_option,
 )
-from lastword.runtime.command._turn import DialogWaitsError, Following, ask_person, terminal_to_ask, trusting
+from lastword.runtime.command._turn import DialogWaitsError, Following, ask_person, terminal_to_ask
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,6 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     rehearse: bool
     json_form: bool
     allow_uncertified: bool
-    trust: bool
     session_id: str | None
     state: Path | None
 
@@ -77,7 +76,6 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "json_form", is_flag=True, help="Print the completion as JSON on stdout.")
 @click.option("--rehearse", is_flag=True, help="The real CLI, sealed off, on a scripted model: no key, no network.")
 @click.option("--allow-uncertified", is_flag=True, help="Accept a CLI version that was never certified.")
-@click.option("--trust", is_flag=True, help="Answer the CLI's question whether it may trust the folder; nothing else.")
 @click.option("--session", "session_id", help="Go on in this session.")
 @state_option
 @click.argument("text")
@@ -184,8 +182,7 @@ def _follow(desk: Desk, options: _Options, after: int) -> Completion:
     try:
         with desk.follow(after) as stream:
             ack = desk.send(options.text, message_id=None, deadline_s=options.deadline_s)
-            ask = ask_person if terminal_to_ask() else None
-            completion = Following(desk, stream, ack, progress, trusting(ask) if options.trust else ask).wait()
+            completion = Following(desk, stream, ack, progress, ask_person if terminal_to_ask() else None).wait()
     finally:
         progress.close()
     _tell(completion, json_form=options.json_form)  # before the CLI is ended: nothing stands before the last word

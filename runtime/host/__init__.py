@@ -3,8 +3,7 @@
 It knows no provider, no transport, no pane and no transcript; a test of the whole folder says so.
 """
 
-from lastword.runtime.host.policies import answer_trust
 from lastword.runtime.host.schedule import Schedule, ScheduleResult, Step, StepResult
 from lastword.runtime.host.view import Row, SessionView, ToolRow
 
-__all__ = ["Row", "Schedule", "ScheduleResult", "SessionView", "Step", "StepResult", "ToolRow", "answer_trust"]
+__all__ = ["Row", "Schedule", "ScheduleResult", "SessionView", "Step", "StepResult", "ToolRow"]

@@ -91,19 +91,6 @@ def test_c25_a_dialog_without_a_terminal_exits_4_and_is_told(place) -> None:
 
 
 @pytest.mark.contract("C25")
-def test_c25_trust_answers_the_trust_dialog_alone(place) -> None:
-    place.install_cli("--fault", "startup_dialog=trust")
-    code, out, err = place.lastword("run", "--trust", "[[say:in]]")
-    assert (code, out.strip()) == (0, "in"), err
-    code, out, err = place.lastword("run", "hello")
-    assert (code, "(dialog_open)" in err) == (4, True)
-    place.install_cli("--fault", "startup_dialog=trust", "--fault", "ask")
-    code, out, err = place.lastword("run", "--trust", "[[tool:Bash:touch not-allowed]]")
-    assert (code, "(dialog_open)" in err) == (4, True)
-    assert not (place.cwd / "not-allowed").exists()
-
-
-@pytest.mark.contract("C25")
 def test_c25_on_a_terminal_the_person_is_asked_and_their_answer_is_sent(place) -> None:
     place.install_cli("--fault", "ask")
     ours, theirs = pty.openpty()

@@ -241,5 +241,4 @@ def test_c10_the_public_names_of_the_package_are_pinned():
 def test_c10_the_host_layers_names_are_pinned():
     from lastword.runtime import host
 
-    names = ["Row", "Schedule", "ScheduleResult", "SessionView", "Step", "StepResult", "ToolRow", "answer_trust"]
-    assert sorted(host.__all__) == names
+    assert sorted(host.__all__) == ["Row", "Schedule", "ScheduleResult", "SessionView", "Step", "StepResult", "ToolRow"]
