@@ -27,6 +27,8 @@ class Controls:
         self._waiting: dict[str, Future[Delivery]] = {}
         self._noting: dict[int, typing_core.Job] = {}
         """Commands whose note is on its way to the journal: typed once it is there, so that a next life knows them."""
+        self._answers: dict[str, str] = {}
+        """Token of a host's answer that is on its way -> its dialog."""
 
     def take(self, control: Control) -> None:
         """Do it, or refuse it with the reason."""
@@ -45,6 +47,8 @@ class Controls:
 
     def done(self, token: str) -> None:
         """It was carried out."""
+        self._session.policy.answered(token, applied=True)
+        self._answers.pop(token, None)
         waiting = self._waiting.pop(token, None)
         self._session.record.change(command="")  # goes with the next row that is sent
         if waiting is not None:
@@ -52,6 +56,8 @@ class Controls:
 
     def failed(self, token: str, error: LastwordError) -> None:
         """It was not."""
+        self._answers.pop(token, None)
+        self._session.policy.answered(token, applied=False)
         waiting = self._waiting.pop(token, None)
         if waiting is not None:
             fail(waiting, error)
@@ -60,6 +66,16 @@ class Controls:
         """None of them will be."""
         for token in list(self._waiting):
             self.failed(token, error)
+
+    def answering(self, dialog_id: str) -> bool:
+        """Whether an answer of the host itself is on its way to that dialog."""
+        return dialog_id in self._answers.values()
+
+    def choose(self, dialog_id: str, option: int) -> str:
+        """Answer it, as the policy says; returns the token by which the pane tells what became of that."""
+        token = self._token()
+        self._session.pane.tell(pane.AnswerDialog(token=token, dialog_id=dialog_id, option=option))
+        return token
 
     def _interrupt(self, control: Control, interrupt: Interrupt) -> None:
         session = self._session
@@ -81,6 +97,8 @@ class Controls:
             return
         token = self._token()
         self._waiting[token] = control.reply
+        self._answers[token] = answer.dialog_id
+        self._session.policy.overtaken()
         self._session.pane.tell(pane.AnswerDialog(token=token, dialog_id=answer.dialog_id, option=answer.option))
 
     def _command(self, control: Control, command: Command) -> None:

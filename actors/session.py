@@ -2,8 +2,9 @@
 
 Everything durable goes through the journal before anyone is told: a completion is told when it is committed. The actor
 itself never blocks and never waits for another session. Its rooms, all on its own thread: ``admission`` (messages in),
-``controls`` (what is no message), ``session_cli`` (the CLI's life), ``session_turns`` (the turns' actors),
-``session_messages`` (who waits for what), ``session_record`` (the way to the journal), ``rehydration``.
+``controls`` (what is no message), ``dialog_policy`` (dialogs without a person), ``session_cli`` (the CLI's life),
+``session_turns`` (the turns' actors), ``session_messages`` (who waits for what), ``session_record`` (the way to the
+journal), ``rehydration``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from lastword.actors.core.ids import ENTROPY_BYTES, TurnId, mint_turn
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import MessageRow, SessionRow
 from lastword.actors.core.snapshot import Snapshot
+from lastword.actors.dialog_policy import PolicyRoom
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Retry
 from lastword.actors.reconciler import Consulted
@@ -40,6 +42,8 @@ from lastword.actors.session_commands import (
     Control,
     GetSnapshot,
     MessageDeadline,
+    PolicySaid,
+    PolicyTimedOut,
     Rehydrate,
     SessionDeps,
     Start,
@@ -65,6 +69,8 @@ SessionCommand: TypeAlias = (
     | CheckSettling
     | CheckStall
     | Consulted
+    | PolicySaid
+    | PolicyTimedOut
     | GetSnapshot
     | CloseSession
     | Start
@@ -111,6 +117,7 @@ class SessionActor(Actor):
         self.cli = Cli(self, request)
         self.admission = Admission(self)
         self.controls = Controls(self)
+        self.policy = PolicyRoom(self)
         self.stalls = StallWatch(self)
         self.pane = self.spawn(pane.PaneActor, deps.transport, deps.adapter, deps.files, name=f"{row.session_id}/pane")
         self._watchers = 0
@@ -148,6 +155,10 @@ class SessionActor(Actor):
                 self.stalls.check()
             case Consulted():
                 self.stalls.consulted(message)
+            case PolicySaid():
+                self.policy.said(message)
+            case PolicyTimedOut():
+                self.policy.timed_out(message)
             case GetSnapshot():
                 return self._snapshot()
             case CloseSession():
@@ -445,6 +456,7 @@ class SessionActor(Actor):
             chain(self._closing.reply, close.reply)
             return
         self._closing = close
+        self.policy.overtaken()
         for turn_id in self.turns:
             self.turns.tell(turn_id, turn_core.Cancel())
         if self.cli.state == "gone":

@@ -5,7 +5,7 @@ What it says about itself comes as reports of the pane and is told as events; no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
@@ -276,7 +276,7 @@ class Cli:
                 session.controls.done(report.token)
             case typing_core.AnswerResult():
                 session.controls.failed(
-                    report.token, RejectedError("unknown_dialog", "that dialog is not open any more")
+                    report.token, RejectedError("unknown_dialog", "that dialog is not open any more, or was answered")
                 )
             case typing_core.BecameReady():
                 self._failed_starts = 0
@@ -310,19 +310,23 @@ class Cli:
         session.apply(effects)
 
     def _dialog_seen(self, seen: typing_core.DialogSeen) -> None:
-        dialog = seen.dialog
-        self.dialog = Dialog(
-            dialog_id=seen.dialog_id, kind=dialog.kind, question=dialog.question, options=dialog.options
+        shown = seen.dialog
+        # trust is asked before the box ever takes text; what looks like it later may be a model's own words
+        fresh = self.state == "starting" and not any(self._session.core.open.values())
+        kind = "other" if shown.kind == "trust" and not fresh else shown.kind
+        dialog = Dialog(dialog_id=seen.dialog_id, kind=kind, question=shown.question, options=shown.options)
+        self.dialog = dialog
+        self.tell(
+            events.DialogOpened(dialog_id=dialog.dialog_id, kind=kind, question=dialog.question, options=dialog.options)
         )
-        self._tell(
-            events.DialogOpened(
-                dialog_id=seen.dialog_id, kind=dialog.kind, question=dialog.question, options=dialog.options
-            )
-        )
+        self._session.policy.opened(dialog)
 
     def _dialog_gone(self, gone: typing_core.DialogGone) -> None:
         self.dialog = None
-        self._tell(events.DialogClosed(dialog_id=gone.dialog_id, by="host" if gone.answered else "elsewhere"))
+        policy = self._session.policy
+        policy.overtaken()
+        ours: Literal["host", "policy"] = "policy" if policy.chose(gone.token) else "host"
+        self.tell(events.DialogClosed(dialog_id=gone.dialog_id, by=ours if gone.answered else "elsewhere"))
 
     def _held(self, held: typing_core.Held) -> None:
         if held.reason == "dialog":
@@ -340,9 +344,10 @@ class Cli:
             evidence="seen in the pane",
             provider=self._session.record.row.provider,
         )
-        self._tell(body)
+        self.tell(body)
 
-    def _tell(self, body: events.EventBody) -> None:
+    def tell(self, body: events.EventBody) -> None:
+        """Have it recorded, with the turn that runs."""
         session = self._session
         session.record.send(drafts=(events.Draft(body=body, turn_id=session.core.interrupted_turn()),))
 

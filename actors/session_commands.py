@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeAlias
 
 import msgspec
 
@@ -11,15 +12,22 @@ from lastword.actors.core.adapter import Adapter
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
 from lastword.actors.core.ids import (
     MessageId,
+    SessionId,
 )
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Journal, MessageRow, TurnRow
+from lastword.actors.core.snapshot import Dialog
 from lastword.actors.core.world import Endpoint, Files, Transport, Wakes
 from lastword.actors.system.ref import Ref
 
+AskPolicy: TypeAlias = Callable[[SessionId, Dialog, Callable[[object, str], None]], str]
+"""Has the host's policy asked about a dialog, without waiting; says why it is not asked, or "". Its word comes by the
+callback, from any thread: what it gave, or its fault.
+"""
+
 
 class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is given."""
+    """What a session is given. ``ask_policy``: None where the host has no policy for dialogs."""
 
     journal: Ref
     reader: Journal
@@ -28,6 +36,7 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     files: Files
     wakes: Wakes
     entropy: Callable[[int], bytes]
+    ask_policy: AskPolicy | None = None
 
 
 # --- commands from the host ---------------------------------------------------------------------------------------
@@ -71,6 +80,20 @@ class CheckSettling(msgspec.Struct, frozen=True):
 
 class CheckStall(msgspec.Struct, frozen=True):
     """Look whether an open turn is quiet (C41)."""
+
+
+class PolicySaid(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host's policy gave for the dialog of that question, or its fault."""
+
+    number: int
+    option: object
+    fault: str = ""
+
+
+class PolicyTimedOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The host's policy has thought about that question for too long."""
+
+    number: int
 
 
 class GetSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     )
     from lastword.actors.core.events import Event
     from lastword.actors.core.outcome import Completion, TurnError
-    from lastword.actors.core.snapshot import Snapshot
+    from lastword.actors.core.policy import DialogPolicy, answer_trust
+    from lastword.actors.core.snapshot import Dialog, Snapshot
     from lastword.runtime._runtime import AsyncRuntime, Runtime
     from lastword.runtime._session import AsyncSession, Session
 
@@ -35,6 +36,8 @@ __all__ = [
     "Command",
     "Completion",
     "Delivery",
+    "Dialog",
+    "DialogPolicy",
     "Event",
     "Interrupt",
     "JournalError",
@@ -47,6 +50,7 @@ __all__ = [
     "TransportError",
     "TurnError",
     "UsageError",
+    "answer_trust",
     "events",
 ]
 
@@ -63,7 +67,8 @@ _HOMES = {
     ),
     "lastword.actors.core.events": ("Event",),
     "lastword.actors.core.outcome": ("Completion", "TurnError"),
-    "lastword.actors.core.snapshot": ("Snapshot",),
+    "lastword.actors.core.policy": ("DialogPolicy", "answer_trust"),
+    "lastword.actors.core.snapshot": ("Dialog", "Snapshot"),
     "lastword.runtime._runtime": ("AsyncRuntime", "Runtime"),
     "lastword.runtime._session": ("AsyncSession", "Session"),
 }

@@ -23,6 +23,7 @@ from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError, UsageError
 from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_session
 from lastword.actors.core.outcome import Completion
+from lastword.actors.core.policy import DialogPolicy
 from lastword.actors.core.ports import Batch, Recorded, SessionRow
 from lastword.actors.core.snapshot import Handle, Snapshot
 from lastword.actors.journal import Commit, CommitFailed, Committed, JournalActor
@@ -39,6 +40,7 @@ from lastword.runtime._door import Door
 from lastword.runtime._edge import Edge, Survivor, open_tmux_edge, tmux_left_behind
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
+from lastword.runtime._policy import PolicyDesk, check_policy
 from lastword.runtime._session import AsyncSession, Session
 from lastword.transports.providers import PROVIDERS
 
@@ -115,6 +117,7 @@ class Runtime:
         trace: Path | None,
         edge: Edge | None,
         serve_socket: bool = False,
+        dialog_policy: DialogPolicy | None = None,
         simulation: Simulation | None = None,
     ) -> None:
         self._state = state
@@ -139,6 +142,7 @@ class Runtime:
         )
         self._guardian = self._system.spawn(Guardian, self._writer, self._session_failed, name="sessions")
         self._revivals: dict[SessionId, int] = {}
+        self._policy = PolicyDesk(dialog_policy) if dialog_policy is not None else None
         self._edge = edge
         self._lock = threading.Lock()
         self._finding = threading.Lock()
@@ -171,6 +175,7 @@ class Runtime:
         clock: Clock | None = None,
         edge: Edge | None = None,
         serve_socket: bool = False,
+        dialog_policy: DialogPolicy | None = None,
         simulation: Simulation | None = None,
     ) -> Runtime:
         """Open the journal in the folder ``state`` (made if missing, mode 0700; default: XDG state) and start.
@@ -189,12 +194,18 @@ class Runtime:
             edge: the world, for tests and other transports.
             serve_socket: let other processes of this user reach the sessions here through ``host.sock`` in the
                 state folder (``lastword send``).
+            dialog_policy: answers dialogs where no person does: ``(session_id, dialog) -> option number or None``, from
+                1. Asked on a thread of its own; what it does not answer in time or in range is left to a person, and
+                told. ``lastword.answer_trust`` is one. Without one nothing answers but the host's own ``Answer``.
             simulation: for tests: everything runs in the caller's thread, on a virtual clock, in an order drawn from
                 a seed; needs an ``edge`` of the same kind.
 
         Raises:
+            UsageError: ``usage``: the policy is no plain function.
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
         """
+        if dialog_policy is not None:
+            check_policy(dialog_policy)
         folder = Path(state) if state is not None else default_state_folder(env)
         given = {name: (path,) if isinstance(path, str) else tuple(path) for name, path in (executables or {}).items()}
         journal = SqliteJournal.open(folder, durability=durability)
@@ -211,6 +222,7 @@ class Runtime:
                 trace=Path(trace) if trace is not None else None,
                 edge=edge,
                 serve_socket=serve_socket,
+                dialog_policy=dialog_policy,
                 simulation=simulation,
             )
         except BaseException:
@@ -318,6 +330,7 @@ class Runtime:
         if self._door is not None:
             self._door.close()
         left = self._close_sessions(sessions, grace_s)
+        thinking = self._policy.close() if self._policy is not None else []
         if self._edge is not None:
             self._edge.close(grace_s)
         report = self._system.shutdown(STOP_S)
@@ -326,7 +339,7 @@ class Runtime:
         return CloseReport(
             sessions_left=tuple(left),
             actors_abandoned=report.abandoned,
-            threads_left=report.threads_left,
+            threads_left=(*report.threads_left, *thinking),
             processes_left=self._edge.left() if self._edge is not None else (),
             commits_left=self._commits_left,
         )
@@ -463,6 +476,7 @@ class Runtime:
             files=edge.files,
             wakes=edge.wakes,
             entropy=self._entropy,
+            ask_policy=self._policy.ask if self._policy is not None else None,
         )
         ref = self._system.spawn(
             SessionActor,

@@ -130,6 +130,7 @@ class PaneCore:
         self.jobs: deque[Job] = deque()
         self.dialog: tuple[str, DialogOpen] | None = None
         self._answered: str = ""
+        self._answered_by: str = ""
         self._answer: _Answer | None = None
         self._interrupt: TurnId | None = None
         self._interrupted_once: set[TurnId] = set()
@@ -191,8 +192,13 @@ class PaneCore:
         return self._look()
 
     def answer(self, token: str, wanted_dialog: str, option: int) -> list[PaneEffect]:
-        """Answer that dialog, if it is the one that is open. One answer at a time: a later one takes its place."""
+        """Answer that dialog, if it is the one that is open.
+
+        One answer at a time: a later one takes the place of one that was not pressed yet.
+        """
         before = self._answer
+        if before is not None and before.dialog_id == wanted_dialog and before.pressed_s is not None:
+            return [AnswerResult(token=token, applied=False)]  # the key is on its way: no dialog is answered twice
         replaced: list[PaneEffect] = []
         if before is not None:
             replaced.append(AnswerResult(token=before.token, applied=False))
@@ -299,6 +305,7 @@ class PaneCore:
             return self._cleared(ok=ok, now_s=now_s)
         if press.what == "answer" and not ok and self._answer is not None:
             self._answer = msgspec.structs.replace(self._answer, pressed_s=None, stepped_s=None)  # the guard dropped it
+            self._answered = self._answered_by = ""
         if press.what != "enter":
             return self._look(fresh=True) if press.what == "answer" else []
         if press.number != self._entering or self.phase is not Phase.PRESSING or not self.jobs:
@@ -543,7 +550,9 @@ class PaneCore:
         self.dialog = seen
         effects: list[PaneEffect] = []
         if before is not None:
-            effects.append(DialogGone(dialog_id=before[0], answered=before[0] == self._answered))
+            ours = before[0] == self._answered
+            effects.append(DialogGone(dialog_id=before[0], answered=ours, token=self._answered_by if ours else ""))
+            self._answered = self._answered_by = ""
         if seen is not None:
             effects.append(DialogSeen(dialog_id=seen[0], dialog=seen[1]))
         return effects
@@ -568,7 +577,7 @@ class PaneCore:
             return [AnswerResult(token=wanted.token, applied=False)]
         final = not signal.cursor or keys == ("Enter",)
         if final:
-            self._answered = wanted.dialog_id
+            self._answered, self._answered_by = wanted.dialog_id, wanted.token
         self._answer = _Answer(
             token=wanted.token,
             dialog_id=wanted.dialog_id,

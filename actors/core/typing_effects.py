@@ -106,10 +106,11 @@ class DialogSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DialogGone(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: that dialog is no longer open."""
+    """Report: that dialog is no longer open. ``token``: of the answer of ours that was pressed, if one was."""
 
     dialog_id: str
     answered: bool
+    token: str = ""
 
 
 class AnswerResult(msgspec.Struct, frozen=True, kw_only=True):

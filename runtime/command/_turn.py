@@ -11,15 +11,19 @@ from lastword.actors.core.delivery import Delivery
 from lastword.actors.core.errors import RejectedError
 from lastword.actors.core.events import (
     CompletionReached,
+    DialogClosed,
     DialogOpened,
     Event,
     MessageJoined,
     MessageMoved,
     MessageUndelivered,
+    StallDiagnosed,
     TurnStarted,
 )
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.outcome import Completion
+from lastword.actors.core.policy import DialogPolicy
+from lastword.actors.core.snapshot import Dialog
 from lastword.runtime._hub import Subscription
 from lastword.runtime.command._desk import Desk
 from lastword.runtime.command._progress import PlainProgress, RichProgress, describe, state_of
@@ -65,12 +69,15 @@ class Following:
         ack: Delivery,
         progress: PlainProgress | RichProgress,
         ask: Ask | None,
+        policy: DialogPolicy | None = None,
     ) -> None:
         self._desk = desk
         self._stream = stream
         self._ack = ack
         self._progress = progress
         self._ask = ask
+        self._policy = policy
+        self._left_to_policy: DialogOpened | None = None
         self._interrupted = False
         self.turn_id = ack.turn_id
 
@@ -126,10 +133,25 @@ class Following:
             case MessageUndelivered() if mine:
                 raise RejectedError("not_delivered", f"the message was never run: {event.body.reason}")
             case DialogOpened():
-                self._dialog(event.body)
+                self._left_to_policy = event.body if self._policy_answers(event) else None
+                if self._left_to_policy is None:
+                    self._dialog(event.body)
+            case DialogClosed():
+                self._left_to_policy = None
+            case StallDiagnosed(kind="person") if self._left_to_policy is not None:
+                left, self._left_to_policy = self._left_to_policy, None
+                self._dialog(left)
             case _:
                 pass
         return None
+
+    def _policy_answers(self, event: Event) -> bool:
+        """Whether the runtime's policy will answer it: it is asked the same question there."""
+        if self._policy is None or not isinstance(event.body, DialogOpened):
+            return False
+        body = event.body
+        dialog = Dialog(dialog_id=body.dialog_id, kind=body.kind, question=body.question, options=body.options)
+        return self._policy(event.session_id, dialog) is not None
 
     def _dialog(self, dialog: DialogOpened) -> None:
         if self._ask is None:

@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from lastword.actors.core.errors import RejectedError
+from lastword.actors.core.errors import RejectedError, UsageError
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.outcome import Completion
+from lastword.actors.core.policy import answer_trust
 from lastword.runtime.command._desk import (
     Desk,
     LocalDesk,
@@ -54,6 +55,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     rehearse: bool
     json_form: bool
     allow_uncertified: bool
+    trust: bool
     session_id: str | None
     state: Path | None
 
@@ -76,6 +78,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "json_form", is_flag=True, help="Print the completion as JSON on stdout.")
 @click.option("--rehearse", is_flag=True, help="The real CLI, sealed off, on a scripted model: no key, no network.")
 @click.option("--allow-uncertified", is_flag=True, help="Accept a CLI version that was never certified.")
+@click.option("--trust", is_flag=True, help="Where the CLI asks whether it may trust the folder: yes. Nothing else.")
 @click.option("--session", "session_id", help="Go on in this session.")
 @state_option
 @click.argument("text")
@@ -107,6 +110,11 @@ def _run(options: _Options, quiet: _Quiet) -> Completion:
     if options.session_id is not None and not options.rehearse:
         state = options.state or default_state()
         if host_lives(state):
+            if options.trust:
+                remedy = f"Answer it yourself: lastword send {options.session_id} --answer DIALOG OPTION"
+                raise UsageError(
+                    "usage", "--trust is for the host of the session, and that is another one", remedy=remedy
+                )
             return _in_live_host(options, state, options.session_id)
     with ExitStack() as stack:
         place = _place(options, stack)
@@ -146,6 +154,7 @@ def _here(options: _Options, place: _Place, quiet: _Quiet) -> Completion:
         executables=place.executables,
         allow_uncertified=options.allow_uncertified,
         serve_socket=True,
+        dialog_policy=answer_trust if options.trust else None,
     )
     try:
         if options.session_id is not None:
@@ -182,7 +191,9 @@ def _follow(desk: Desk, options: _Options, after: int) -> Completion:
     try:
         with desk.follow(after) as stream:
             ack = desk.send(options.text, message_id=None, deadline_s=options.deadline_s)
-            completion = Following(desk, stream, ack, progress, ask_person if terminal_to_ask() else None).wait()
+            ask = ask_person if terminal_to_ask() else None
+            policy = answer_trust if options.trust else None
+            completion = Following(desk, stream, ack, progress, ask, policy).wait()
     finally:
         progress.close()
     _tell(completion, json_form=options.json_form)  # before the CLI is ended: nothing stands before the last word
@@ -232,6 +243,8 @@ def _tell_dialog(left: _DialogLeftError, *, json_form: bool) -> None:
         remedy = f"Answer it: lastword send {left.session_id} --answer {dialog.dialog_id} OPTION."
     else:
         remedy = "Run it on a terminal, or choose a --permission-mode that does not ask."
+        if dialog.kind == "trust":
+            remedy = "Run it on a terminal, or give --trust."
     question = one_line(f"{dialog.question} {options}", 600)
     note(f"lastword: a {dialog.kind} dialog waits and there is no terminal to ask: {question} (dialog_open). {remedy}")
     if json_form and left.completion is not None:

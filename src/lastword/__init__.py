@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         Command,
         Completion,
         Delivery,
+        Dialog,
+        DialogPolicy,
         Event,
         Interrupt,
         JournalError,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         TransportError,
         TurnError,
         UsageError,
+        answer_trust,
         events,
     )
 
@@ -42,6 +45,8 @@ __all__ = [
     "Command",
     "Completion",
     "Delivery",
+    "Dialog",
+    "DialogPolicy",
     "Event",
     "Interrupt",
     "JournalError",
@@ -54,6 +59,7 @@ __all__ = [
     "TransportError",
     "TurnError",
     "UsageError",
+    "answer_trust",
     "events",
 ]
 

@@ -127,6 +127,27 @@ def test_c25_on_a_terminal_the_person_is_asked_and_their_answer_is_sent(place) -
     assert (place.cwd / "allowed").exists()
 
 
+@pytest.mark.contract("C25")
+def test_c25_a_trust_dialog_without_a_terminal_is_answered_where_the_caller_says_so_and_only_there(place) -> None:
+    place.install_cli("--fault", "startup_dialog=trust")
+    code, out, err = place.lastword("run", "hello")
+    assert (code, out) == (4, "")
+    assert "a trust dialog waits" in err
+    code, out, err = place.lastword("run", "--trust", "hello")
+    assert (code, out) == (0, "echo: hello\n"), err
+    place.assert_nothing_is_left()
+
+
+@pytest.mark.contract("C25")
+def test_c25_trust_answers_no_permission(place) -> None:
+    place.install_cli("--fault", "ask")
+    code, out, err = place.lastword("run", "--trust", "[[tool:Bash:touch not-allowed]]")
+    assert (code, out) == (4, "")
+    assert "a permission dialog waits" in err
+    assert not (place.cwd / "not-allowed").exists()
+    place.assert_nothing_is_left()
+
+
 def test_what_a_model_says_reaches_no_terminal_raw(place) -> None:
     evil = "a\x1b]2;title\x07b\x9b31mc\rd\u202ee\x00f"
     script = Script(scripts={"evil": (Step(blocks=(TextBlock(text=evil),)),)})

@@ -322,7 +322,7 @@ def test_c25_an_answer_by_digit_is_applied_when_the_dialog_is_gone() -> None:
     assert pane.keys[:2] == [("answer", ("2",))] * 2
     assert pane.keys[2:] == [("enter", ("Enter",))]
     assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=True)]
-    assert pane.of(core.DialogGone) == [core.DialogGone(dialog_id=dialog_id, answered=True)]
+    assert pane.of(core.DialogGone) == [core.DialogGone(dialog_id=dialog_id, answered=True, token="token")]
     assert pane.submitted == ["first"]
 
 
