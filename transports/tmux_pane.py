@@ -183,7 +183,7 @@ class PaneHandle:
         """Look, and press at once if ``check`` agrees with what is seen; it runs on the reader thread, be short.
 
         What is left between the look and the press: one pass through our reader and one through tmux (check to
-        acknowledged press 0.07 ms at the median, 0.15 at p99, ``bench/tmux_typing.py``), in which the program may
+        acknowledged press 0.12 ms at the median, 0.17 at p99, ``bench/tmux_typing.py``), in which the program may
         paint something else; and what it has painted but tmux has not read yet, which no terminal can know. That the
         pane is alive and not in copy mode is checked by tmux in the very step of the press.
         """

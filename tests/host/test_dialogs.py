@@ -277,21 +277,29 @@ def edge_of(world, **options):
 
 
 def test_c25_what_a_person_answered_in_the_pane_the_policy_does_not_answer(make):
-    policy = Thinking()
+    may = {"p1": threading.Event(), "p2": threading.Event()}
+    asked = []
+
+    def policy(session_id, dialog):
+        asked.append(dialog.question)
+        assert may[dialog.question].wait(WAIT_S)
+        return {"p1": 1, "p2": 2}[dialog.question]
+
     rig = make(manual=True, dialog_policy=policy)
-    session, cli = opened(rig)
-    until(lambda: policy.asked)
+    first, second = (msgspec.structs.replace(PERMISSION, key=key, question=key) for key in ("p1", "p2"))
+    session, cli = opened(rig, first)
+    until(lambda: asked == ["p1"])
     cli.close_dialog()
     assert closed_by(rig, session) == ["elsewhere"]
-    cli.open_dialog(msgspec.structs.replace(PERMISSION, key="p2"))
-    until(lambda: len(policy.asked) == 2)
-    policy.option = None
-    keys = list(cli.keys)
-    policy.may.set()
+    cli.open_dialog(second)
+    until(lambda: asked == ["p1", "p2"])
+    may["p1"].set()
     until(lambda: counted(rig, "policy_late") == 1)
     rig.settle()
-    assert cli.keys == keys, "the word for the first dialog must not go into the second"
-    cli.close_dialog()
+    assert digits(cli) == [], "the word for the first dialog must not go into the second"
+    may["p2"].set()
+    until(lambda: closed_by(rig, session) == ["elsewhere", "policy"])
+    assert digits(cli) == ["2"]
     cli.finish("ok")
 
 
@@ -300,13 +308,20 @@ def test_c25_what_the_host_answered_meanwhile_the_policy_does_not_answer(make):
     rig = make(manual=True, dialog_policy=policy)
     session, cli = opened(rig)
     until(lambda: policy.asked)
-    session.send(Answer(session.snapshot().dialog.dialog_id, 2))
-    policy.may.set()
-    assert closed_by(rig, session) == ["host"]
-    until(lambda: counted(rig, "policy_late") == 1)
-    cli.finish("ok")
     rig.settle()
+    cli.stuck_looks = True  # the host's answer is on its way and not pressed yet
+    answer = away(session.send, Answer(session.snapshot().dialog.dialog_id, 2))
+    until(lambda: cli.held)
+    policy.may.set()
+    until(lambda: counted(rig, "policy_late") == 1)
+    rig.settle()
+    cli.stuck_looks = False
+    for look in cli.held:
+        look()
+    assert answer.result(WAIT_S).taken == "applied"
+    assert closed_by(rig, session) == ["host"]
     assert digits(cli) == ["2"]
+    cli.finish("ok")
 
 
 def test_c25_a_hosts_answer_behind_the_policys_key_presses_nothing(make):
