@@ -185,6 +185,8 @@ PUBLIC = [
     "Command",
     "Completion",
     "Delivery",
+    "Dialog",
+    "DialogPolicy",
     "Event",
     "Interrupt",
     "JournalError",
@@ -197,6 +199,7 @@ PUBLIC = [
     "TransportError",
     "TurnError",
     "UsageError",
+    "answer_trust",
     "events",
 ]
 
