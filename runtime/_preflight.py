@@ -26,7 +26,7 @@ def find_adapter(adapters: Mapping[str, Adapter], provider: str) -> Adapter:
     """
     adapter = adapters.get(provider)
     if adapter is None:
-        from lastword.transports.providers import READERS  # noqa: PLC0415 - for the refusal alone
+        from lastword.transports.providers.readers import READERS  # noqa: PLC0415 - for the refusal alone
 
         known = ", ".join(sorted(adapters))
         only_read = f"{provider!r} cannot be driven yet, only its record files are read (lastword read)"

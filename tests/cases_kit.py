@@ -15,7 +15,7 @@ import msgspec
 
 from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.actors.core.facts import CliVersionSeen, Fact, InputJoined, PromptRecorded
-from lastword.transports.providers import READERS
+from lastword.transports.providers.readers import READERS
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -61,10 +61,10 @@ FAMILIES = (
     ),
     Family(
         "codex",
-        ("codex/0.171.0/cases",),
+        ("codex/0.171.0/cases", "codex/0.171.0/streams"),
         re.compile(rb'"(?:thread_id|threadId)": ?"([^"]+)"'),
         (b'"type":"task_complete"', b'"type":"turn.completed"', b'"type":"turn.failed"', b'"turn/completed"'),
-        16,
+        19,
     ),
     Family(
         "pi",

@@ -25,7 +25,7 @@ def find_reader(provider: str) -> Reader:
     Raises:
         UsageError: ``unknown_provider``.
     """
-    from lastword.transports.providers import READERS  # noqa: PLC0415 - known providers are loaded for this alone
+    from lastword.transports.providers.readers import READERS  # noqa: PLC0415 - known providers are loaded for this alone
 
     reader = READERS.get(provider)
     if reader is None:

@@ -35,7 +35,8 @@ from cases_kit import (
 from lastword.actors.core.facts import TurnClosed, UnknownRecord
 from lastword.actors.core.reading import ReadTurn, read_turns
 from lastword.runtime.command.read import read_files
-from lastword.transports.providers import PROVIDERS, READERS
+from lastword.transports.providers import PROVIDERS
+from lastword.transports.providers.readers import READERS
 
 MANY = [(family, path) for family, path in CASES if len(case(path)["files"]) > 1]
 each_case = pytest.mark.parametrize(("family", "path"), CASES, ids=name_of)

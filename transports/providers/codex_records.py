@@ -182,6 +182,7 @@ class ServerLine(msgspec.Struct, frozen=True):
     id: Any = None
     params: ServerParams | None = None
     result: Any = None
+    emitted_at_ms: float | None = msgspec.field(default=None, name="emittedAtMs")
 
 
 def text_of(content: Any) -> str:

@@ -43,7 +43,7 @@ from lastword.transports.providers.codex_records import (
     ServerResult,
     text_of,
 )
-from lastword.transports.providers.line_oracle import SUPERSEDED, LineOracle, as_json, cut, turn_error
+from lastword.transports.providers.line_oracle import SUPERSEDED, LineOracle, as_json, cut, turn_error, when
 
 TOOL_NAMES = {"command_execution": "exec_command", "commandExecution": "exec_command"}
 CALLS = frozenset({"command_execution", "mcp_tool_call", "file_change", "web_search", "collab_tool_call"})
@@ -180,7 +180,8 @@ class CodexAppServerOracle(_ItemOracle):
         line = _SERVER.decode(data)
         params = line.params or ServerParams()
         native_id = (params.item.client_id or params.item.id) if params.item is not None else ""
-        evidence = Evidence(source=source, offset=offset, native_id=native_id or params.turn_id)
+        at = when(line.emitted_at_ms)
+        evidence = Evidence(source=source, offset=offset, native_id=native_id or params.turn_id, native_at=at)
         if not line.method:
             self._reply(line.result)
             return

@@ -1,0 +1,29 @@
+"""Every provider whose records are read, by name: all that can be driven, and those that cannot yet.
+
+Apart from :data:`PROVIDERS`, so that a host that drives one does not load the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lastword.actors.core.adapter import Reader
+from lastword.transports.providers import PROVIDERS
+from lastword.transports.providers.claude_code_reader import ClaudeCodeReader
+from lastword.transports.providers.codex import CodexReader
+from lastword.transports.providers.cursor import CursorReader
+from lastword.transports.providers.gemini_oracle import GeminiReader
+from lastword.transports.providers.opencode_oracle import OpencodeReader
+from lastword.transports.providers.pi import PiReader
+from lastword.transports.providers.qwen_oracle import QwenReader
+
+_RECORDS: tuple[Reader, ...] = (
+    ClaudeCodeReader(),
+    CodexReader(),
+    CursorReader(),
+    GeminiReader(),
+    OpencodeReader(),
+    PiReader(),
+    QwenReader(),
+)
+READERS: Mapping[str, Reader] = {**PROVIDERS, **{reader.name: reader for reader in _RECORDS}}
