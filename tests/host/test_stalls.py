@@ -278,8 +278,7 @@ def test_c42_a_cli_that_does_not_come_up_is_named_so(make, clock):
     session = rig.session()
     waiting = away(session.run, "go")
     cli = rig.cli(session)
-    until(lambda: session.snapshot().waits_for is not None)
-    assert wait_of(session).kind == "cli_start"
+    until(lambda: wait_of(session) is not None and wait_of(session).kind == "cli_start")
     cli.starting = False
     until(lambda: (clock.advance(1), cli.turn)[1])
     cli.finish("x")
