@@ -125,7 +125,8 @@ class Cli:
         session.record.move(rebound.native_session)
         self.handle = msgspec.structs.replace(self.handle, native_session_id=rebound.native_session)
         now = session.clock.wall() - core.RECORD_SKEW_S
-        session.core.history_before = now if rebound.in_contact else min(now, self.last_at)
+        seen_at = rebound.seen_at if rebound.seen_at is not None else self.last_at
+        session.core.history_before = min(now, seen_at)
         self._follow()
         body = events.SessionRebound(native_session_id=rebound.native_session, previous=rebound.previous)
         return events.Draft(body=body)

@@ -115,13 +115,14 @@ class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rebound(msgspec.Struct, frozen=True, kw_only=True):
-    """The CLI says that it is in another conversation: follow it. ``in_contact``: it was seen in the one before in this
-    life of the host; else it may have moved, and worked there, while nobody looked.
+    """The CLI says that it is in another conversation: follow it. ``seen_at``: when it was last seen in the one before
+    (its own stamp, Unix seconds): what it did since, it did where it is now. None where that was in an earlier life of
+    the host: it may have moved, and worked there, while nobody looked.
     """
 
     native_session: str
     previous: str
-    in_contact: bool
+    seen_at: float | None
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -520,7 +521,7 @@ class SessionCore:
         return [ToTurn(turn_id=turn_id, event=fact) for turn_id in owners]
 
     def _status(self, fact: CliStatusSeen) -> list[SessionEffect]:
-        in_contact = self.cli_status is not None
+        seen_at = self.cli_status.updated_at if self.cli_status is not None else None
         self.cli_status = fact
         effects: list[SessionEffect] = []
         if fact.native_session and fact.native_session != self.native_session:
@@ -528,7 +529,7 @@ class SessionCore:
                 Rebound(
                     native_session=fact.native_session,
                     previous=self.native_session,
-                    in_contact=in_contact,
+                    seen_at=seen_at,
                 )
             )
             self.native_session = fact.native_session

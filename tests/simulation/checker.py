@@ -19,8 +19,10 @@ LOOK_S = 3.0
 class Account:
     """Faults of one journal, one sentence each, with the rule that is broken."""
 
-    def __init__(self, journal: Path, truth: Truth, down: list[tuple[float, float]]) -> None:
-        self.truth, self.down = truth, down
+    def __init__(
+        self, journal: Path, truth: Truth, down: list[tuple[float, float]], disk: list[tuple[float, float]]
+    ) -> None:
+        self.truth, self.down, self.disk = truth, down, disk
         self.faults: list[str] = [f"C24: {fault}" for fault in truth.faults]
         db = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
         try:
@@ -159,8 +161,9 @@ class Account:
             self.fault("C05", f"{where}: {at - ended:.1f} s after its terminal record")
 
     def _bound_s(self, begin: float, end: float) -> float:
-        """Slow poll, failing disk, held up actors, and the time that the host was away."""
-        away = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in self.down)
+        """Slow poll, held up actors, pauses between tries, and the time that the host was away or the disk failed."""
+        spells = (*self.down, *self.disk)
+        away = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in spells)
         return 20.0 + away
 
     def _never_ran(self, turn_id: str, at: float, body: dict[str, Any]) -> None:

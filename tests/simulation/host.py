@@ -13,7 +13,7 @@ from typing import Any
 
 from lastword.actors.core import events
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
-from lastword.actors.core.errors import JournalError, LastwordError
+from lastword.actors.core.errors import LastwordError
 from lastword.actors.core.ids import MessageId
 from lastword.actors.core.outcome import Completion
 from lastword.actors.pane import PaneActor
@@ -67,6 +67,9 @@ class Run:
         self.asked: list[Asked] = []
         self.session_ids: list[str] = []
         self.down: list[tuple[float, float]] = []
+        self.disk: list[tuple[float, float]] = []
+        """When the disk took nothing."""
+        self._disk_since: float | None = None
         self.count: Counter[str] = Counter()
         self._sessions = sessions
         self._left: dict[str, int] = {}
@@ -94,8 +97,8 @@ class Run:
             simulation=self.simulation,
         )
         self.runtime._versions = VERSIONS
-        self._record = self.runtime._journal.record
-        self.runtime._journal.record = self._recording  # type: ignore[method-assign]
+        self._record = self.runtime._journal._record
+        self.runtime._journal._record = self._recording  # type: ignore[method-assign]
         committer = self.runtime._writer._cell.actor.committer  # type: ignore[union-attr]
         self._publish = committer._publish
         committer._publish = self._publishing
@@ -124,15 +127,21 @@ class Run:
 
     # --- bad luck of ours -------------------------------------------------------------------------------------
 
-    def _recording(self, batches: Sequence[Any], now_wall_s: float) -> Any:
+    def _recording(self, db: Any, batches: Sequence[Any], now_wall_s: float) -> Any:
+        """In place of the journal's transaction, within what it does about a failure."""
         if self._spell > 0:
             self._spell -= 1
             self.count["disk"] += 1
-            retryable = self.random.random() < 0.5
+            self._disk_since = self._disk_since or self.simulation.wall()
             if self.random.random() < 0.2:
-                self._record(batches, now_wall_s)  # a COMMIT that failed may have been carried out after all
-            raise JournalError("journal_failed", "as asked", retryable=retryable)
-        return self._record(batches, now_wall_s)
+                self._record(db, batches, now_wall_s)  # a COMMIT that failed may have been carried out after all
+            error = sqlite3.OperationalError("as asked")
+            error.sqlite_errorcode = self.random.choice((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL))
+            raise error
+        if self._disk_since is not None:
+            self.disk.append((self._disk_since, self.simulation.wall()))
+            self._disk_since = None
+        return self._record(db, batches, now_wall_s)
 
     def _publishing(self, published: Sequence[events.Event]) -> None:
         for event in published:

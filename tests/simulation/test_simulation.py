@@ -51,7 +51,7 @@ def play(seed: int) -> tuple[int, int, list[str]]:
         with Run(seed, base / "state") as run:
             run.play()
             run.close()
-            faults = run.faults + Account(base / "state" / "journal.db", run.world.truth, run.down).check()
+            faults = run.faults + Account(base / "state" / "journal.db", run.world.truth, run.down, run.disk).check()
         db = sqlite3.connect(base / "state" / "journal.db")
         try:
             (turns,) = db.execute("SELECT count(*) FROM completion").fetchone()
