@@ -26,9 +26,10 @@ from lastword.runtime.testing.script import (
     echo,
     inline_steps,
 )
-from lastword.runtime.testing.wire_anthropic import ModelRequest
+from lastword.runtime.testing.wire import CONTEXT_OVERFLOW, ModelRequest
 
 __all__ = [
+    "CONTEXT_OVERFLOW",
     "FAKE_KEY",
     "SCRIPTED_CLI",
     "ModelRequest",

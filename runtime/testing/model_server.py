@@ -1,13 +1,14 @@
 """A scripted model on loopback: real HTTP for a real CLI, no model behind it.
 
-It plays a :class:`~lastword.runtime.testing.script.Script` through a wire format (Anthropic Messages today)
-and keeps typed records of what was asked. It listens on 127.0.0.1 only, on a port of the system's choice;
-its threads are bounded and ``stop()`` leaves none behind.
+It plays a :class:`~lastword.runtime.testing.script.Script` through the wire format that the path of a request names
+(Anthropic Messages, OpenAI Responses, OpenAI chat completions, Gemini) and keeps typed records of what was asked. It
+listens on 127.0.0.1 only, on a port of the system's choice; its threads are bounded and ``stop()`` leaves none behind.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
@@ -20,8 +21,9 @@ from typing import Any, Self
 
 import msgspec
 
-from lastword.runtime.testing import wire_anthropic as wire
+from lastword.runtime.testing import wire_anthropic, wire_gemini, wire_openai_chat, wire_openai_responses
 from lastword.runtime.testing.script import Played, Script, Step, StepError
+from lastword.runtime.testing.wire import JSON_TYPE, ModelRequest, Refusal, Wire, hidden_step
 
 REQUESTS_KEPT_MAX = 2000
 CONNECTIONS_MAX = 64
@@ -30,7 +32,19 @@ IDLE_CONNECTION_S = 120.0
 PAUSE_S_MAX = 3600.0
 STOP_S_MAX = 10.0
 
-Respond = Callable[[wire.ModelRequest], Step | None]
+_ANTHROPIC: Wire = wire_anthropic
+_WIRES: tuple[tuple[re.Pattern[str], Wire], ...] = (
+    (re.compile(r"^/v1/messages$"), _ANTHROPIC),
+    (re.compile(r"^(/v1)?/responses$"), wire_openai_responses),
+    (re.compile(r"^(/v1)?/chat/completions$"), wire_openai_chat),
+    (re.compile(r"^/v1(alpha|beta)?/models/[^/:]+:(stream)?[gG]enerateContent$"), wire_gemini),
+)
+_COUNTS = {re.compile(r"^/v1/messages/count_tokens$"): "input_tokens", re.compile(r":countTokens$"): "totalTokens"}
+
+Respond = Callable[[ModelRequest], Step | None]
+
+
+_NO_REQUEST = ModelRequest(prompt="", answered=0, model="", stream=False)
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +53,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         at_wall_s: arrival. status: HTTP status, or 0 while the answer is under way.
         outcome: ``open``, ``answered``, ``error``, ``cut`` (by the script), ``client_gone`` or ``stopped``.
-        script, step: what was played. session: the client's session id header.
+        script, step: what was played; ``hidden:...`` for what the CLI asks on its own behalf.
+        session: the client's session id header.
     """
 
     number: int
@@ -113,7 +128,10 @@ class ModelServer:
 
     @property
     def base_url(self) -> str:
-        """What goes into ``ANTHROPIC_BASE_URL``. Raises: RuntimeError when not started."""
+        """What goes into ``ANTHROPIC_BASE_URL``; OpenAI clients want ``/v1`` behind it.
+
+        Raises: RuntimeError when not started.
+        """
         if self._server is None:
             raise RuntimeError("the model server is not running")
         return f"http://127.0.0.1:{self._server.server_port}"
@@ -143,15 +161,17 @@ class ModelServer:
                     self._records[at] = ended
                     return
 
-    def play(self, request: wire.ModelRequest) -> Played:
+    def play(self, request: ModelRequest) -> Played:
         """Choose the step for a request."""
         if self._respond is not None:
             step = self._respond(request)
             if step is not None:
                 return Played(script="respond", index=request.answered, step=step)
+        if request.hidden:
+            return Played(script=f"hidden:{request.hidden}", index=0, step=hidden_step(request))
         return self.script.pick(request.prompt, request.answered)
 
-    def attempt(self, request: wire.ModelRequest, played: Played) -> int:
+    def attempt(self, request: ModelRequest, played: Played) -> int:
         """How often this very step was asked for by this session's prompt, from 1."""
         key = (request.session, request.prompt, played.script, played.index)
         with self._lock:
@@ -252,15 +272,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         raw = self.rfile.read(size)
         path = self.path.split("?")[0]
-        if path == "/v1/messages/count_tokens":
-            body = json.dumps({"input_tokens": max(1, len(raw) // 4)}).encode()
-            self._reply(self._open(), 200, body)
-        elif path == "/v1/messages":
-            self._messages(raw)
+        counted = next((name for pattern, name in _COUNTS.items() if pattern.search(path)), "")
+        wire = next((wire for pattern, wire in _WIRES if pattern.match(path)), None)
+        if counted:
+            self._reply(self._open(), 200, json.dumps({counted: max(1, len(raw) // 4)}).encode())
+        elif wire is not None:
+            self._answer(wire, raw)
         else:
             self._not_found(self._open())
 
-    def _messages(self, raw: bytes) -> None:
+    def _answer(self, wire: Wire, raw: bytes) -> None:
         try:
             body = json.loads(raw)
         except ValueError:
@@ -269,7 +290,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(400, "the body is not a JSON object")
             return
         owner = self.server.owner
-        request = wire.parse({name.lower(): value for name, value in self.headers.items()}, body)
+        request = wire.parse({name.lower(): value for name, value in self.headers.items()}, body, self.path)
         played = owner.play(request)
         record = self._open(request, played)
         attempt = owner.attempt(request, played)
@@ -278,12 +299,12 @@ class _Handler(BaseHTTPRequestHandler):
             owner.pause(step.delay_s)
             error = step.error
             if error is not None and (error.times == 0 or attempt <= error.times):
-                extra = {} if error.retry_after_s is None else {"retry-after": f"{error.retry_after_s:g}"}
-                owner.closed(record, "error", error.status)
-                self._send(error.status, wire.error_body(error), extra)
+                refusal = wire.refuse(request, error, record.number)
+                owner.closed(record, "error", refusal.status)
+                self._send_refusal(refusal)
             elif request.stream:
                 cut = step.cut and (step.cut_times == 0 or attempt <= step.cut_times)
-                self._stream(request, step, record, cut=cut)
+                self._stream(wire, request, step, record, cut=cut)
             else:
                 owner.pause(step.hang_s)
                 self._reply(record, 200, wire.whole(request, step, record.number))
@@ -297,7 +318,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             owner.closed(record, "client_gone", 0)
 
-    def _stream(self, request: wire.ModelRequest, step: Step, record: RequestRecord, *, cut: bool) -> None:
+    def _stream(self, wire: Wire, request: ModelRequest, step: Step, record: RequestRecord, *, cut: bool) -> None:
         serial = record.number
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -314,7 +335,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.owner.closed(record, "answered", 200)  # before the end that the client sees
         self.wfile.write(b"0\r\n\r\n")
 
-    def _open(self, request: wire.ModelRequest | None = None, played: Played | None = None) -> RequestRecord:
+    def _open(self, request: ModelRequest | None = None, played: Played | None = None) -> RequestRecord:
         return self.server.owner.opened(
             RequestRecord(
                 number=0,
@@ -333,20 +354,25 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, message: str) -> None:
         record = self._open()
         self.close_connection = True
-        self._send(status, wire.error_body(StepError(status=status, message=message)))
+        self._send_refusal(_ANTHROPIC.refuse(_NO_REQUEST, StepError(status=status, message=message), 0))
         self.server.owner.closed(record, "error", status)
 
     def _not_found(self, record: RequestRecord) -> None:
-        self._send(404, wire.error_body(StepError(status=404, message=self.path)))
+        self._send_refusal(_ANTHROPIC.refuse(_NO_REQUEST, StepError(status=404, message=self.path), 0))
         self.server.owner.closed(record, "error", 404)
 
     def _reply(self, record: RequestRecord, status: int, body: bytes) -> None:
         self.server.owner.closed(record, "answered", status)
         self._send(status, body)
 
-    def _send(self, status: int, body: bytes, extra: dict[str, str] | None = None) -> None:
+    def _send_refusal(self, refusal: Refusal) -> None:
+        self._send(refusal.status, refusal.body, refusal.headers, refusal.content_type)
+
+    def _send(
+        self, status: int, body: bytes, extra: dict[str, str] | None = None, content_type: str = JSON_TYPE
+    ) -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", content_type)
         self.send_header("request-id", f"req_scripted_{time.time_ns():x}")
         self.send_header("content-length", str(len(body)))
         for name, value in (extra or {}).items():

@@ -1,51 +1,22 @@
 """Anthropic Messages on the wire: request bytes in, frames out. No sockets, no clock.
 
 Format facts were taken from what Claude Code 2.1.332 sends and accepts (docs/providers/claude_code.md).
-Another wire format is another module with the same three functions.
+The context overflow's words are those that Anthropic documents.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from lastword.runtime.testing.script import Block, Step, StepError, TextBlock, ThinkingBlock, ToolBlock
+from lastword.runtime.testing.wire import CONTEXT_OVERFLOW, LIMIT_REQUESTS, Frame, ModelRequest, Refusal
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _HOST_TEXT = re.compile(r"^<(local-command-|command-)|^\[Request interrupted by user")
 _ABSORBED_MARK = "while you were working"
-
-
-class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for an answer.
-
-    Attributes:
-        prompt: text of the human message that is being answered.
-        answered: assistant messages since that prompt, which is the index of the step to play.
-        session: the client's own session id, from its header; empty when it sends none.
-        tool_names: tools that the client offers.
-    """
-
-    prompt: str
-    answered: int
-    model: str
-    stream: bool
-    session: str = ""
-    messages: int = 0
-    max_tokens: int = 0
-    tool_names: tuple[str, ...] = ()
-
-
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes to send after a pause, seconds. ``block_end`` marks the place where a scripted cut breaks off."""
-
-    data: bytes
-    pause_s: float = 0.0
-    block_end: bool = False
 
 
 def _texts(message: dict[str, Any]) -> list[str]:
@@ -71,12 +42,13 @@ def _prompt_of(message: dict[str, Any]) -> str:
     return ""
 
 
-def parse(headers: dict[str, str], body: dict[str, Any]) -> ModelRequest:
+def parse(headers: Mapping[str, str], body: dict[str, Any], path: str) -> ModelRequest:  # noqa: ARG001 - the format's shape
     """Read a request. Any JSON object is accepted; what is missing reads as empty.
 
     Args:
         headers: names in lower case.
         body: the decoded JSON object.
+        path: unused; the body says it all.
     """
     messages = [message for message in body.get("messages") or [] if isinstance(message, dict)]
     prompt, answered = "", 0
@@ -100,11 +72,17 @@ def parse(headers: dict[str, str], body: dict[str, Any]) -> ModelRequest:
     )
 
 
-def error_body(error: StepError) -> bytes:
-    """The JSON of an HTTP error."""
-    return json.dumps(
-        {"type": "error", "error": {"type": error.kind, "message": error.message}},
-    ).encode()
+def refuse(request: ModelRequest, error: StepError, serial: int) -> Refusal:  # noqa: ARG001 - the format's shape
+    """The failure of one request."""
+    status, kind, message = error.status, error.kind, error.message
+    if error.word == CONTEXT_OVERFLOW:
+        status, kind, message = 400, "invalid_request_error", "prompt is too long: 200001 tokens > 200000 maximum"
+    headers = {} if error.retry_after_s is None else {"retry-after": f"{error.retry_after_s:g}"}
+    if status == 429:
+        headers["anthropic-ratelimit-requests-limit"] = str(LIMIT_REQUESTS)
+        headers["anthropic-ratelimit-requests-remaining"] = "0"
+    body = json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
+    return Refusal(status=status, body=body, headers=headers)
 
 
 def _envelope(request: ModelRequest, serial: int) -> dict[str, Any]:
