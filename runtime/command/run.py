@@ -127,15 +127,15 @@ def _place(options: _Options, stack: ExitStack) -> _Place:
         return _Place(state=options.state or default_state(), cwd=here, env=None, executables={})
     from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late: only a rehearsal needs these
     from lastword.runtime.command._rehearse import find_real_cli  # noqa: PLC0415
-    from lastword.runtime.testing import Rehearsal, claude_home  # noqa: PLC0415
+    from lastword.runtime.testing import Rehearsal  # noqa: PLC0415
     from lastword.transports.providers import PROVIDERS  # noqa: PLC0415
 
     executable = find_real_cli(preflight.find_adapter(PROVIDERS, options.provider))
-    sealed = stack.enter_context(Rehearsal())
+    sealed = stack.enter_context(Rehearsal(provider=options.provider))
     env, cwd = sealed.env, sealed.cwd
     if options.cwd is not None:
         cwd = Path(preflight.check_cwd(options.cwd))
-        env = claude_home(sealed.home, [cwd], base_url=sealed.server.base_url, tmp=sealed.tmp)
+        env = sealed.env_for(cwd)
     return _Place(
         state=options.state or sealed.root / "state",
         cwd=cwd,

@@ -7,7 +7,7 @@ opens a runtime on it.
 
 from __future__ import annotations
 
-from lastword.runtime.testing.hermetic import FAKE_KEY, Rehearsal, claude_home
+from lastword.runtime.testing.hermetic import FAKE_KEY, SEALED_HOMES, Rehearsal, claude_home
 from lastword.runtime.testing.model_server import ModelServer, RequestRecord
 from lastword.runtime.testing.rehearsed import (
     SCRIPTED_CLI,
@@ -32,6 +32,7 @@ __all__ = [
     "CONTEXT_OVERFLOW",
     "FAKE_KEY",
     "SCRIPTED_CLI",
+    "SEALED_HOMES",
     "ModelRequest",
     "ModelServer",
     "Rehearsal",

@@ -1,8 +1,8 @@
 """A sealed place for a real CLI: its own home, its own temporary folder, a fake key, a scripted model.
 
-Nothing of the person's own configuration is read or written. It starts no CLI: it prepares what one needs.
-Facts about the files that Claude Code wants come from docs/providers/claude_code.md (measured with
-2.1.332).
+Nothing of the person's own configuration is read or written. It starts no CLI: it prepares what one needs. The
+other CLIs' homes are in ``homes``. Facts about the files that Claude Code wants come from
+docs/providers/claude_code.md (measured with 2.1.332).
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from lastword.runtime.testing.homes import HOMES, Home
 from lastword.runtime.testing.model_server import ModelServer, Respond
 from lastword.runtime.testing.script import Script
 
@@ -73,8 +74,18 @@ def claude_home(
     return env
 
 
+def _claude_home(home: Path, cwds: Sequence[Path], base_url: str, tmp: Path) -> dict[str, str]:
+    return claude_home(home, cwds, base_url=base_url, tmp=tmp)
+
+
+SEALED_HOMES: Mapping[str, Home] = {"claude-code": _claude_home, **HOMES}
+"""Every real CLI that can be rehearsed, by the name of its provider."""
+
+
 class Rehearsal:
     """A folder with home, work folder, temporary folder and a running model server; a context manager.
+
+    ``provider`` says for which CLI: one of :data:`SEALED_HOMES`.
 
     Attributes:
         root, home, cwd, tmp: the folders. server: the running :class:`ModelServer`. env: for ``env -i``.
@@ -84,8 +95,16 @@ class Rehearsal:
     """
 
     def __init__(
-        self, script: Script | None = None, *, respond: Respond | None = None, parent: Path | None = None
+        self,
+        script: Script | None = None,
+        *,
+        respond: Respond | None = None,
+        parent: Path | None = None,
+        provider: str = "claude-code",
     ) -> None:
+        if provider not in SEALED_HOMES:
+            raise ValueError(f"no sealed home for {provider!r}, only for {', '.join(SEALED_HOMES)}")
+        self._seal = SEALED_HOMES[provider]
         self.server = ModelServer(script, respond=respond)
         self._parent = parent
         self.root = Path()
@@ -97,8 +116,12 @@ class Rehearsal:
         self.home, self.cwd, self.tmp = self.root / "home", self.root / "work", self.root / "t"
         self.cwd.mkdir()
         self.server.start()
-        self.env = claude_home(self.home, [self.cwd], base_url=self.server.base_url, tmp=self.tmp)
+        self.env = self.env_for(self.cwd)
         return self
+
+    def env_for(self, *cwds: Path) -> dict[str, str]:
+        """Seed the home anew so that these folders count as trusted; returns the environment for ``env -i``."""
+        return self._seal(self.home, cwds, self.server.base_url, self.tmp)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

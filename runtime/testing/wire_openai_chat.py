@@ -29,6 +29,7 @@ _HOST_TEXT = re.compile(r"^This is the Qwen Code\b|^<(environment|session)_conte
 _FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 _TYPES = {400: "invalid_request_error", 401: "invalid_request_error", 403: "permission_error", 429: "requests"}
 _CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
+_KEEPER = re.compile(r"You are now acting as the managed memory \w+ subagent")  # Qwen Code, after a turn
 _TITLE = re.compile(r"title generator|generate a (short |brief |concise )*title", re.IGNORECASE)
 
 
@@ -61,7 +62,7 @@ def parse(headers: Mapping[str, str], body: dict[str, Any], path: str) -> ModelR
 
 
 def _hidden(messages: list[dict[str, Any]], body: dict[str, Any], *, offers_tools: bool) -> tuple[str, str]:
-    """A title, a suggestion or a classifier: a request that offers no tools and says in its system text what it is."""
+    """A title (opencode), memory, a suggestion or a classifier (Qwen Code): each says in its text what it is."""
     form = body.get("response_format")
     if isinstance(form, dict) and form.get("type") in {"json_schema", "json_object"}:
         return "classifier", "{}"
@@ -73,6 +74,8 @@ def _hidden(messages: list[dict[str, Any]], body: dict[str, Any], *, offers_tool
     )
     if not offers_tools and _TITLE.search(told):
         return "title", "Rehearsal"
+    if _KEEPER.match(told):
+        return "memory", "Nothing to keep."
     newest = text_parts(messages[-1].get("content"), ("text",)) if messages else []
     if newest and newest[-1].lstrip().startswith("[SUGGESTION MODE"):
         return "suggestion", ""

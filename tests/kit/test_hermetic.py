@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from lastword.runtime.testing import FAKE_KEY, Rehearsal, claude_home
+from lastword.runtime.testing import FAKE_KEY, SEALED_HOMES, Rehearsal, claude_home
 
 
 def test_the_home_is_seeded_and_the_environment_is_whole(tmp_path) -> None:
@@ -30,3 +30,21 @@ def test_a_rehearsal_leaves_nothing(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(RuntimeError):
         _ = server.base_url
+
+
+@pytest.mark.parametrize("provider", sorted(SEALED_HOMES))
+def test_every_sealed_home_names_the_scripted_server_and_no_place_outside(tmp_path, provider: str, monkeypatch) -> None:
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "the-persons-own-key")
+    with Rehearsal(parent=tmp_path, provider=provider) as stage:
+        files = [path for path in stage.home.rglob("*") if path.is_file()]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+        told = "".join(path.read_text() for path in files) + json.dumps(stage.env)
+        assert stage.server.base_url in told
+        assert "the-persons-own-key" not in told
+        for name in ("HOME", "TMPDIR"):
+            assert stage.env[name].startswith(str(stage.root))
+        other = tmp_path / "other"
+        assert stage.env_for(other).keys() == stage.env.keys()
+    with pytest.raises(ValueError, match="no sealed home"):
+        Rehearsal(provider="nobody")

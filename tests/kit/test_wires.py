@@ -269,6 +269,18 @@ HIDDEN = {
         {},
         "hidden:title",
     ),
+    "qwen memory": (
+        "/v1/chat/completions",
+        {
+            "messages": [
+                {"role": "system", "content": "You are now acting as the managed memory extraction subagent for an AI"},
+                {"role": "user", "content": "[[error:500]]"},
+            ],
+            "tools": [{"type": "function", "function": {"name": "read_file"}}],
+        },
+        {},
+        "hidden:memory",
+    ),
     "gemini classifier": (
         "/v1beta/models/m:generateContent",
         {
