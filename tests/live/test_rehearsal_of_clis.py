@@ -111,7 +111,7 @@ def test_an_error_that_is_final_ends_it(provider: str, stage: Rehearsal) -> None
 
 
 def test_nothing_outside_the_sealed_place_is_touched(
-    provider: str, stage: Rehearsal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second home stands for the person's: the environment that the kit makes must not lead there."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -119,7 +119,8 @@ def test_nothing_outside_the_sealed_place_is_touched(
         monkeypatch.setenv(name, str(tmp_path / name))
     real_home = Path(os.path.expanduser(f"~{os.environ.get('USER') or 'root'}"))  # noqa: PTH111 - by name, not by HOME
     before = _config_of(real_home)
-    run(provider, stage, "[[say:hello]]")
+    with Rehearsal(provider=provider) as stage:
+        assert run(provider, stage, "[[say:hello]]").code == 0
     assert list(tmp_path.iterdir()) == []
     assert _config_of(real_home) == before
 
