@@ -281,6 +281,19 @@ HIDDEN = {
         {},
         "hidden:memory",
     ),
+    "qwen suggestion": (
+        "/v1/chat/completions",
+        {
+            "messages": [
+                {"role": "user", "content": "[[error:500]]"},
+                {"role": "assistant", "content": "x"},
+                {"role": "user", "content": "[SUGGESTION MODE: Suggest what the user might naturally type next]"},
+            ],
+            "tools": [{"type": "function", "function": {"name": "read_file"}}],
+        },
+        {},
+        "hidden:suggestion",
+    ),
     "gemini classifier": (
         "/v1beta/models/m:generateContent",
         {
