@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lastword.actors import pane
+from lastword.actors import mouth
 from lastword.actors.core import events
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import Refused, TypedText
@@ -338,4 +338,4 @@ class Admission:
             self._take_back(message_id, None)
         elif pending is not None:
             session.book.abandoned.add(message_id)
-            session.pane.tell(pane.Withdraw(message_id=message_id))
+            session.mouth.tell(mouth.Withdraw(message_id=message_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, assert_never
 
-from lastword.actors import pane
+from lastword.actors import mouth
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import TypedText
@@ -74,7 +74,7 @@ class Controls:
     def choose(self, dialog_id: str, option: int) -> str:
         """Answer it, as the policy says; returns the token by which the pane tells what became of that."""
         token = self._token()
-        self._session.pane.tell(pane.AnswerDialog(token=token, dialog_id=dialog_id, option=option))
+        self._session.mouth.tell(mouth.AnswerDialog(token=token, dialog_id=dialog_id, option=option))
         return token
 
     def _interrupt(self, control: Control, interrupt: Interrupt) -> None:
@@ -99,7 +99,7 @@ class Controls:
         self._waiting[token] = control.reply
         self._answers[token] = answer.dialog_id
         self._session.policy.overtaken()
-        self._session.pane.tell(pane.AnswerDialog(token=token, dialog_id=answer.dialog_id, option=answer.option))
+        self._session.mouth.tell(mouth.AnswerDialog(token=token, dialog_id=answer.dialog_id, option=answer.option))
 
     def _command(self, control: Control, command: Command) -> None:
         session = self._session
@@ -126,7 +126,7 @@ class Controls:
         """If that was the note of a command: type it."""
         job = self._noting.pop(token, None)
         if job is not None:
-            self._session.pane.tell(pane.Deliver(job=job))
+            self._session.mouth.tell(mouth.Deliver(job=job))
 
     def _token(self) -> MessageId:
         return mint_message(self._session.clock.wall(), self._session.deps.entropy(ENTROPY_BYTES))

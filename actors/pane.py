@@ -7,21 +7,38 @@ end a turn.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, assert_never, cast
 
 import msgspec
 
 from lastword.actors.core import typing as core
-from lastword.actors.core.adapter import Adapter, LaunchRecipe, LaunchRequest, Signal, SignalView
+from lastword.actors.core.adapter import LaunchRequest, PaneAdapter, Signal, SignalView
 from lastword.actors.core.errors import LastwordError
-from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.world import (
-    Endpoint,
     Files,
+    PaneEndpoint,
+    PaneTransport,
     PressResult,
     RefusedKeys,
     ScreenView,
-    Transport,
+)
+from lastword.actors.mouth import (
+    AnswerDialog,
+    Attach,
+    Close,
+    Closed,
+    Deliver,
+    Gone,
+    MouthCommand,
+    MouthReport,
+    Nudge,
+    Open,
+    Opened,
+    OpenFailed,
+    PressInterrupt,
+    Prove,
+    Said,
+    Withdraw,
 )
 from lastword.actors.system.actor import Actor
 
@@ -29,71 +46,11 @@ STATUS_BYTES_MAX = 64 * 1024
 EXIT_SCREEN_LINES = 3
 """Lines of the last screen that are told when a CLI ends before it was ready."""
 
-# --- commands -----------------------------------------------------------------------------------------------------
-
-
-class Open(msgspec.Struct, frozen=True, kw_only=True):
-    """Start the CLI."""
-
-    name: str
-    recipe: LaunchRecipe
-    request: LaunchRequest
-    epoch: int
-
-
-class Attach(msgspec.Struct, frozen=True, kw_only=True):
-    """Take over a pane whose CLI lives already. ``command``: what may stand in its input box, typed by us."""
-
-    endpoint: Endpoint
-    request: LaunchRequest
-    epoch: int
-    command: str = ""
-
-
-class Deliver(msgspec.Struct, frozen=True, kw_only=True):
-    """Type this text after those before it."""
-
-    job: core.Job
-
-
-class Withdraw(msgspec.Struct, frozen=True, kw_only=True):
-    """Forget it, if it was not typed."""
-
-    message_id: MessageId
-
-
-class PressInterrupt(msgspec.Struct, frozen=True, kw_only=True):
-    """Press the interrupt key for that turn."""
-
-    turn_id: TurnId
-
-
-class AnswerDialog(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer that dialog; ``token`` comes back."""
-
-    token: str
-    dialog_id: str
-    option: int
-
-
-class Prove(msgspec.Struct, frozen=True, kw_only=True):
-    """The record shows that the message was submitted."""
-
-    message_id: MessageId
-
-
-class Nudge(msgspec.Struct, frozen=True):
-    """The registry changed: look."""
-
-
-class Close(msgspec.Struct, frozen=True, kw_only=True):
-    """End the CLI."""
-
-    grace_s: float
+# --- from the edge ------------------------------------------------------------------------------------------------
 
 
 class _Opened(msgspec.Struct, frozen=True):
-    result: Endpoint | LastwordError
+    result: PaneEndpoint | LastwordError
     epoch: int
 
 
@@ -127,68 +84,8 @@ class _Closed(msgspec.Struct, frozen=True):
     epoch: int
 
 
-PaneCommand: TypeAlias = (
-    Open
-    | Attach
-    | Deliver
-    | Withdraw
-    | PressInterrupt
-    | AnswerDialog
-    | Prove
-    | Nudge
-    | Close
-    | _Opened
-    | _Looked
-    | _Pasted
-    | _Pressed
-    | _LookDue
-    | _Exited
-    | _Closed
-)
-
-# --- reports to the session -------------------------------------------------------------------------------------
-
-
-class PaneOpened(msgspec.Struct, frozen=True, kw_only=True):
-    """The CLI's process runs."""
-
-    epoch: int
-    pane_id: str
-    pid: int
-    pid_start: int
-    attach: tuple[str, ...]
-
-
-class PaneOpenFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """It could not be started."""
-
-    epoch: int
-    error: LastwordError
-
-
-class PaneReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the typing machine reports; ``at`` is the Unix time of it."""
-
-    epoch: int
-    report: core.PaneEffect
-    at: float
-
-
-class PaneGone(msgspec.Struct, frozen=True, kw_only=True):
-    """The CLI's process is gone. ``pressed``: Enter had been pressed for the message in progress."""
-
-    epoch: int
-    exit_status: int | None
-    in_progress: MessageId | None
-    pressed: bool
-    was_ready: bool
-    last_screen: str
-
-
-class PaneClosed(msgspec.Struct, frozen=True, kw_only=True):
-    """The pane was closed as asked."""
-
-    epoch: int
+_FromEdge: TypeAlias = _Opened | _Looked | _Pasted | _Pressed | _LookDue | _Exited | _Closed
+PaneCommand: TypeAlias = MouthCommand | _FromEdge
 
 
 class PaneActor(Actor):
@@ -200,14 +97,14 @@ class PaneActor(Actor):
         files: reads the CLI's registry.
     """
 
-    def __init__(self, transport: Transport, adapter: Adapter, files: Files) -> None:
+    def __init__(self, transport: PaneTransport, adapter: PaneAdapter, files: Files) -> None:
         super().__init__()
         self._transport = transport
         self._adapter = adapter
         self._files = files
         self._core = core.PaneCore(adapter, 0)
         self._epoch = 0
-        self._endpoint: Endpoint | None = None
+        self._endpoint: PaneEndpoint | None = None
         self._request: LaunchRequest | None = None
         self._status_path = ""
         self._was_ready = False
@@ -223,7 +120,7 @@ class PaneActor(Actor):
             case Attach():
                 self._begin(message.epoch, message.request)
                 self._core.left_behind(message.command)
-                self._opened(message.endpoint)
+                self._opened(cast("PaneEndpoint", message.endpoint))
             case Deliver():
                 self._do(self._core.deliver(message.job, now_s))
             case Withdraw():
@@ -246,16 +143,12 @@ class PaneActor(Actor):
             case _:
                 assert_never(message)
 
-    def _from_edge(
-        self,
-        message: _Opened | _Looked | _Pasted | _Pressed | _LookDue | _Exited | _Closed,
-        now_s: float,
-    ) -> None:
+    def _from_edge(self, message: _FromEdge, now_s: float) -> None:
         match message:
             case _Opened(result=LastwordError() as error):
                 self._opening = False
                 self._core.gone()  # the session answers for what waits: it is not typed into a later CLI
-                self._report(PaneOpenFailed(epoch=self._epoch, error=error))
+                self._report(OpenFailed(epoch=self._epoch, error=error))
             case _Opened(result=endpoint):
                 assert not isinstance(endpoint, LastwordError)
                 self._opened(endpoint)
@@ -275,7 +168,7 @@ class PaneActor(Actor):
             case _Exited():
                 self._exited(message.status)
             case _Closed():
-                self._report(PaneClosed(epoch=self._epoch))
+                self._report(Closed(epoch=self._epoch))
             case _:
                 assert_never(message)
 
@@ -303,7 +196,7 @@ class PaneActor(Actor):
             on_opened=lambda result: ref.tell(_Opened(result, epoch)),
         )
 
-    def _opened(self, endpoint: Endpoint) -> None:
+    def _opened(self, endpoint: PaneEndpoint) -> None:
         assert self._request is not None
         self._opening = False
         self._endpoint = endpoint
@@ -311,7 +204,7 @@ class PaneActor(Actor):
         self._status_path = spec.path if spec is not None else ""
         epoch, ref = self._epoch, self.ref
         self._report(
-            PaneOpened(
+            Opened(
                 epoch=epoch,
                 pane_id=endpoint.pane_id,
                 pid=endpoint.pid,
@@ -327,16 +220,14 @@ class PaneActor(Actor):
 
     def _exited(self, status: int | None) -> None:
         self._do(self._core.answered_by_exit())
-        in_progress, pressed = self._core.gone()
+        self._core.gone()
         self.cancel_timer("look")
         text = " / ".join(line.strip() for line in self._last_screen if line.strip())
-        gone = PaneGone(
+        gone = Gone(
             epoch=self._epoch,
             exit_status=status,
-            in_progress=in_progress,
-            pressed=pressed,
             was_ready=self._was_ready,
-            last_screen="" if self._was_ready else text[-400:],
+            last_words="" if self._was_ready else text[-400:],
         )
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None and self._closing is None:
@@ -349,7 +240,7 @@ class PaneActor(Actor):
         if self._opening:
             pass  # closed as soon as it is open: nothing may come up behind our back
         elif self._endpoint is None:
-            self._report(PaneClosed(epoch=epoch))
+            self._report(Closed(epoch=epoch))
         else:
             self._endpoint.close(grace_s, lambda: ref.tell(_Closed(epoch), control=True))
 
@@ -392,7 +283,7 @@ class PaneActor(Actor):
                 ):
                     if isinstance(effect, core.BecameReady):
                         self._was_ready = True
-                    self._report(PaneReport(epoch=self._epoch, report=effect, at=self.clock.wall()))
+                    self._report(Said(epoch=self._epoch, report=effect, at=self.clock.wall()))
                 case _:
                     assert_never(effect)
 
@@ -425,26 +316,9 @@ class PaneActor(Actor):
         holds = self._core.guard(press)
         return lambda screen: not screen.in_copy_mode and holds(self._signal(screen))
 
-    def _report(self, report: PaneOpened | PaneOpenFailed | PaneReport | PaneGone | PaneClosed) -> None:
+    def _report(self, report: MouthReport) -> None:
         assert self.parent is not None
         self.parent.tell(report)
 
 
-__all__ = [
-    "AnswerDialog",
-    "Attach",
-    "Close",
-    "Deliver",
-    "Nudge",
-    "Open",
-    "PaneActor",
-    "PaneClosed",
-    "PaneGone",
-    "PaneOpenFailed",
-    "PaneOpened",
-    "PaneReport",
-    "PressInterrupt",
-    "Prove",
-    "RefusedKeys",
-    "Withdraw",
-]
+__all__ = ["PaneActor"]

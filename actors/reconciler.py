@@ -23,12 +23,15 @@ FACTS_MAX = 1_000
 
 
 class Consult(msgspec.Struct, frozen=True, kw_only=True):
-    """Look into that record. ``observed_to``: bytes of it that the session has heard of."""
+    """Look into that record. ``observed_to``: bytes of it that the session has heard of. ``earlier``: as in
+    :class:`~lastword.actors.transcript.Follow`.
+    """
 
     source: SourceSpec
     oracle: Callable[[int], Oracle]
     cursor: Cursor | None
     observed_to: int
+    earlier: tuple[SourceSpec, ...] = ()
 
 
 class Consulted(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +63,7 @@ class ReconcilerActor(Actor):
         self._offset = 0
         self._inode = 0
         self._device = 0
+        self._earlier_to: dict[str, int] = {}
         self._facts: list[Fact] = []
         self._known: tuple[tuple[str, int, int], Consulted] | None = None
 
@@ -93,6 +97,7 @@ class ReconcilerActor(Actor):
         self._offset = cursor.offset if cursor is not None and resumable else 0
         self._inode, self._device = probe.inode, probe.device
         self._oracle = consult.oracle(self._offset)
+        self._earlier_to = dict.fromkeys((source.path for source in consult.earlier), 0)
         self._facts = []
         self._next()
 
@@ -107,6 +112,7 @@ class ReconcilerActor(Actor):
         match read:
             case Bytes():
                 self._offset = read.offset + len(read.data)
+                self._feed_earlier(self._oracle)
                 self._keep(self._oracle.feed(path, read.data), consult.observed_to)
                 if self._offset < read.size and read.data:
                     self._next()
@@ -122,6 +128,15 @@ class ReconcilerActor(Actor):
                 self._end(Consulted(path=path, unread=read.reason))
             case _:
                 assert_never(read)
+
+    def _feed_earlier(self, oracle: Oracle) -> None:
+        """After a piece was read: what it speaks of stands there by now."""
+        for path, offset in self._earlier_to.items():
+            read = self._files.read_from(path, offset, PIECE_BYTES, 0, 0)
+            while isinstance(read, Bytes) and read.data:
+                self._earlier_to[path] = read.offset + len(read.data)
+                oracle.feed(path, read.data)  # what we sent ourselves is no news
+                read = self._files.read_from(path, self._earlier_to[path], PIECE_BYTES, 0, 0)
 
     def _keep(self, facts: list[Fact], observed_to: int) -> None:
         for fact in facts:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, TypeAlias, assert_never
 
-from lastword.actors import pane, transcript, turn
+from lastword.actors import mouth, transcript, turn
 from lastword.actors.admission import Admission
 from lastword.actors.controls import Controls
 from lastword.actors.core import events, reconcile
@@ -23,13 +23,14 @@ from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import LaunchRequest
 from lastword.actors.core.errors import JournalError, RejectedError
 from lastword.actors.core.facts import CliStatusSeen, RecordExhausted
-from lastword.actors.core.ids import ENTROPY_BYTES, TurnId, mint_turn
+from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_turn
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import MessageRow, SessionRow
 from lastword.actors.core.snapshot import Snapshot
 from lastword.actors.dialog_policy import PolicyRoom
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Retry
+from lastword.actors.pane import PaneActor
 from lastword.actors.reconciler import Consulted
 from lastword.actors.rehydration import rehydrate
 from lastword.actors.replies import chain, resolve
@@ -53,6 +54,7 @@ from lastword.actors.session_messages import MessageBook, Rows
 from lastword.actors.session_record import SessionRecord
 from lastword.actors.session_turns import OpenTurns
 from lastword.actors.stall_watch import StallWatch
+from lastword.actors.stdio import StdioActor
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.supervision import ChildFailed
@@ -86,11 +88,7 @@ SessionCommand: TypeAlias = (
     | transcript.FactsRead
     | transcript.CaughtUp
     | transcript.Looked
-    | pane.PaneOpened
-    | pane.PaneOpenFailed
-    | pane.PaneReport
-    | pane.PaneGone
-    | pane.PaneClosed
+    | mouth.MouthReport
     | ChildFailed
 )
 
@@ -108,7 +106,10 @@ class SessionActor(Actor):
     def __init__(self, deps: SessionDeps, row: SessionRow, request: LaunchRequest, cli_version: str) -> None:
         super().__init__()
         self.deps = deps
-        self.core = core.SessionCore(deps.adapter.matches, self.new_turn_id, row.native_session, self._was_settled)
+        adapter = deps.adapter
+        self.core = core.SessionCore(
+            adapter.matches, self.new_turn_id, row.native_session, self._was_settled, adapter.key
+        )
         self.core.cli_version = cli_version
         self.core.history_before = min(row.opened_at, self.clock.wall()) - core.RECORD_SKEW_S
         self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in)
@@ -119,7 +120,7 @@ class SessionActor(Actor):
         self.controls = Controls(self)
         self.policy = PolicyRoom(self)
         self.stalls = StallWatch(self)
-        self.pane = self.spawn(pane.PaneActor, deps.transport, deps.adapter, deps.files, name=f"{row.session_id}/pane")
+        self.mouth = self._spawn_mouth(row.session_id)
         self._watchers = 0
         self.watcher = self._spawn_watcher()
         self.last_completion: Completion | None = None
@@ -181,7 +182,7 @@ class SessionActor(Actor):
             case turn.InterruptTurn():
                 self._interrupt(message)
             case turn.EndProvider():
-                self.pane.tell(pane.Close(grace_s=END_GRACE_S))
+                self.mouth.tell(mouth.Close(grace_s=END_GRACE_S))
             case turn.LookAgain():
                 self.watcher.tell(transcript.Look(turn_id=message.turn_id))
             case transcript.Looked():
@@ -190,7 +191,7 @@ class SessionActor(Actor):
                 self._facts(message)
             case transcript.CaughtUp():
                 self._caught_up(message)
-            case pane.PaneOpened() | pane.PaneOpenFailed() | pane.PaneReport() | pane.PaneGone() | pane.PaneClosed():
+            case mouth.Opened() | mouth.OpenFailed() | mouth.Said() | mouth.Gone() | mouth.Closed():
                 self.cli.heard(message)
             case ChildFailed():
                 self._child_failed(message)
@@ -212,6 +213,8 @@ class SessionActor(Actor):
             self.admission.committed(answer)
             self.controls.committed(answer.token)
         if answer.token == self._closed_token:
+            if self._closing is not None and self._closing.forever:
+                self.cli.discard()
             self.stop()
             return
         self.maybe_closed()
@@ -240,17 +243,17 @@ class SessionActor(Actor):
         job = typing_core.Job(
             message_id=pending.message_id, typed=pending.typed, turn_id=pending.turn_id, uncertain=uncertain
         )
-        self.pane.tell(pane.Deliver(job=job))
+        self.mouth.tell(mouth.Deliver(job=job))
 
     def _withdraw(self, message: turn.WithdrawMessage) -> None:
         if self.core.unwanted(message.message_id):
             self.apply(self.core.withdraw(message.message_id))
         else:
-            self.pane.tell(pane.Withdraw(message_id=message.message_id))
+            self.mouth.tell(mouth.Withdraw(message_id=message.message_id))
 
     def _interrupt(self, message: turn.InterruptTurn) -> None:
         if not self.closing:
-            self.pane.tell(pane.PressInterrupt(turn_id=message.turn_id))
+            self.mouth.tell(mouth.PressInterrupt(turn_id=message.turn_id))
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -271,6 +274,7 @@ class SessionActor(Actor):
         self.apply(self.core.finished(finished.turn_id))
         self._go_on_reading()
         self._take_place()
+        self.cli.tidy()
         self.admission.unpark()
         self.maybe_closed()
 
@@ -324,6 +328,13 @@ class SessionActor(Actor):
             self._settling_armed = True
             self.after(reconcile.SETTLE_GRACE_S, CheckSettling(), key="settling")
 
+    def _spawn_mouth(self, session_id: SessionId) -> Ref:
+        deps = self.deps
+        if deps.streams is not None:
+            parts = (deps.transport, deps.adapter, deps.files, deps.wakes)
+            return self.spawn(StdioActor, *parts, name=f"{session_id}/stdio")
+        return self.spawn(PaneActor, deps.transport, deps.adapter, deps.files, name=f"{session_id}/pane")
+
     def _spawn_watcher(self) -> Ref:
         self._watchers += 1
         name = f"{self.record.row.session_id}/transcript" + (f"#{self._watchers}" if self._watchers > 1 else "")
@@ -341,7 +352,7 @@ class SessionActor(Actor):
     def _facts(self, read: transcript.FactsRead) -> None:
         for fact in read.facts:
             if isinstance(fact, CliStatusSeen):
-                self.pane.tell(pane.Nudge())
+                self.mouth.tell(mouth.Nudge())
         facts = read.facts
         if read.epoch != self.cli.epoch:  # the end of a CLI that has a successor by now says nothing about that one
             facts = tuple(fact for fact in facts if not isinstance(fact, RecordExhausted))
@@ -370,6 +381,7 @@ class SessionActor(Actor):
             if pending is not None and pending.stage != "queued":
                 self.deliver(pending, uncertain=True)
         self.dispatch()
+        self.cli.tidy()
 
     def _take_place(self) -> None:
         self.record.take_place(quiet=not self.core.backlog and not any(self.core.open.values()))
@@ -399,7 +411,7 @@ class SessionActor(Actor):
                     else:
                         told.append((effect.turn_id, [effect.event]))
                 case core.Proved():
-                    after.append(_call(self.pane.tell, pane.Prove(message_id=effect.message_id)))
+                    after.append(_call(self.mouth.tell, mouth.Prove(message_id=effect.message_id)))
                     if effect.stage == "queued":
                         self.book.advance(rows, effect.message_id, "queued")
                         drafts.append(_queued_draft(effect))
@@ -464,7 +476,7 @@ class SessionActor(Actor):
                 self.turns.tell(turn_id, turn_core.Withdrawn())
             self.maybe_closed()
         else:
-            self.pane.tell(pane.Close(grace_s=close.grace_s))
+            self.mouth.tell(mouth.Close(grace_s=close.grace_s))
 
     def maybe_closed(self) -> None:
         """Once it was asked to end and nothing is open any more: have the end committed."""

@@ -1,6 +1,6 @@
 """The CLI of a session: started, followed, seen ready, asking, gone. One process at a time, each under its own epoch.
 
-What it says about itself comes as reports of the pane and is told as events; nothing here ends a turn.
+What it says about itself comes as reports of its mouth and is told as events; nothing here ends a turn.
 """
 
 from __future__ import annotations
@@ -9,23 +9,26 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
-from lastword.actors import pane, transcript
+from lastword.actors import mouth, transcript
 from lastword.actors.core import events
 from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
-from lastword.actors.core import typing as typing_core
+from lastword.actors.core import typing_effects as reports
 from lastword.actors.core.adapter import LaunchRequest, SourceSpec
 from lastword.actors.core.errors import RejectedError
 from lastword.actors.core.facts import EndpointGoneHint
 from lastword.actors.core.ids import MessageId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState
+from lastword.actors.core.talk import Named, TalkReport
 from lastword.actors.core.world import Bytes, Endpoint
 from lastword.actors.session_messages import Rows
 
 if TYPE_CHECKING:
     from lastword.actors.session import SessionActor
 
+ORPHAN_GRACE_S = 5.0
+"""A CLI behind a pipe whose host died, and that has nothing open any more: how long it may take to end by itself."""
 STARTS_MAX = 2
 """Starts of a CLI that ended before its input box was ready, in a row, before waiting messages fail."""
 
@@ -35,7 +38,7 @@ class Cli:
 
     Attributes:
         state: as far as the CLI goes: ``starting``, ``idle`` (it takes text), ``gone``.
-        epoch: of the pane; what an earlier one still says is not taken.
+        epoch: of the process; what an earlier one still says is not taken.
         exhausted: it is gone and its record was read to the end, or it never came up.
         held: what of a person delivery waits for, or "".
         last_at: when the last event before this life of the host was recorded, Unix seconds.
@@ -59,26 +62,29 @@ class Cli:
         self._live = False
         self._status: SourceSpec | None = None
         self._launch_reason = "open"
+        self._orphan = False
+        """It was started by a host that is dead, behind a pipe: mute."""
+        self._tidied = 0
         self._failed_starts = 0
-        self._last_gone: pane.PaneGone | None = None
+        self._last_gone: mouth.Gone | None = None
 
     # --- start and following ------------------------------------------------------------------------------------------
 
     def launch(self, reason: str) -> None:
         """Start it: a conversation that is on record is resumed."""
         session = self._session
-        probe = session.deps.files.read_from(self._transcript().path, 0, 1, 0, 0)
-        request = self._asked(resume=isinstance(probe, Bytes) and probe.size > 0)
+        resume = self._on_record()
         self.epoch += 1
+        request = self._asked(resume=resume)
         self.state = "starting"
         self.exhausted = False
         self._live = True
         self._launch_reason = reason
         self.uncertain = ()  # its record was read to the end: they wait, or have ended
         self._follow()
-        session.pane.tell(
-            pane.Open(
-                name=f"{session.record.row.session_id}-{self.epoch}",  # the one before may not be gone from tmux yet
+        session.mouth.tell(
+            mouth.Open(
+                name=self._name(self.epoch),  # the one before may not be gone from tmux yet
                 recipe=session.deps.adapter.launch(request),
                 request=request,
                 epoch=self.epoch,
@@ -86,12 +92,15 @@ class Cli:
         )
 
     def attach(self, endpoint: Endpoint) -> None:
-        """Take over one that lives already."""
+        """Take over one that lives already. One behind a pipe is mute: it is followed until it has ended."""
         self._live = True
         self._launch_reason = "attach"
-        self._follow()
-        self._session.pane.tell(
-            pane.Attach(
+        self._orphan = self._session.deps.streams is not None
+        if self._orphan:
+            self.state = "idle"
+        self._follow(earlier=True)
+        self._session.mouth.tell(
+            mouth.Attach(
                 endpoint=endpoint,
                 request=self._asked(resume=True),
                 epoch=self.epoch,
@@ -102,15 +111,13 @@ class Cli:
     def mourn(self) -> None:
         """It died while nobody looked: have its record read to the end."""
         self._live = True
-        self._follow()
-        self._gone_pane(
-            pane.PaneGone(
+        self._follow(earlier=True)
+        self._gone_process(
+            mouth.Gone(
                 epoch=self.epoch,
                 exit_status=None,
-                in_progress=None,
-                pressed=False,
                 was_ready=True,
-                last_screen="",
+                last_words="",
             )
         )
 
@@ -138,13 +145,19 @@ class Cli:
 
     def following(self) -> transcript.Follow:
         """The record that it writes now, and from where it can be read without any state."""
-        session, source = self._session, self._transcript()
+        return self._following(self.epoch)
+
+    def _following(self, epoch: int) -> transcript.Follow:
+        session = self._session
         adapter, native = session.deps.adapter, session.core.native_session
+        *earlier, source = adapter.sources(self._asked(resume=False, epoch=epoch))
         return transcript.Follow(
             source=source,
+            earlier=tuple(earlier),
             oracle=lambda offset: adapter.oracle(source, native, offset),
             cursor=self._usable_place(source),
-            epoch=self.epoch,
+            epoch=epoch,
+            goes_on=session.deps.streams is not None,
         )
 
     def reader_caught_up(self, caught_up: transcript.CaughtUp) -> tuple[MessageId, ...]:
@@ -182,41 +195,89 @@ class Cli:
     def _exit_status(self) -> int | None:
         return self._last_gone.exit_status if self._last_gone is not None else None
 
-    def _follow(self) -> None:
+    def _follow(self, *, earlier: bool = False) -> None:
+        """``earlier``: first what processes before this one said and what may not be settled yet."""
+        session, streams = self._session, self._session.deps.streams
         self.caught_up = False
-        self._session.watcher.tell(self.following())
+        if streams is not None and earlier:
+            for epoch in streams.epochs(session.record.row.session_id):
+                if epoch < self.epoch:
+                    session.watcher.tell(self._following(epoch))
+        session.watcher.tell(self.following())
 
-    def _asked(self, *, resume: bool) -> LaunchRequest:
-        native = self._session.core.native_session
-        return msgspec.structs.replace(self._request, native_session=native, resume=resume)
+    def _name(self, epoch: int) -> str:
+        return f"{self._session.record.row.session_id}-{epoch}"
 
-    def _transcript(self) -> SourceSpec:
-        return self._session.deps.adapter.transcript(self._asked(resume=False))
+    def _asked(self, *, resume: bool, epoch: int | None = None) -> LaunchRequest:
+        session, streams = self._session, self._session.deps.streams
+        stream = streams.stream(self._name(self.epoch if epoch is None else epoch)) if streams is not None else ""
+        native = session.core.native_session
+        return msgspec.structs.replace(self._request, native_session=native, resume=resume, stream=stream)
 
-    # --- what the pane says -------------------------------------------------------------------------------------------
+    def _on_record(self) -> bool:
+        """Whether the conversation is there to be resumed."""
+        session = self._session
+        transcript_file = session.deps.adapter.transcript(self._asked(resume=False))
+        if transcript_file is None:
+            return bool(session.core.native_session)
+        probe = session.deps.files.read_from(transcript_file.path, 0, 1, 0, 0)
+        return isinstance(probe, Bytes) and probe.size > 0
 
-    def heard(
-        self, message: pane.PaneOpened | pane.PaneOpenFailed | pane.PaneReport | pane.PaneGone | pane.PaneClosed
-    ) -> None:
-        """A word of the pane; one of an earlier epoch is of no interest any more."""
+    # --- what processes behind pipes leave ---------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Nothing is open in what earlier processes said, and all of it is on record: those files go. One that is mute
+        and has nothing left to do is ended.
+        """
+        session, streams = self._session, self._session.deps.streams
+        if streams is None or any(session.core.open.values()) or session.core.ending or not self.caught_up:
+            return
+        if self._orphan and self._live:
+            self._orphan = False
+            session.mouth.tell(mouth.Close(grace_s=ORPHAN_GRACE_S))
+        if self._tidied < self.epoch and session.record.acknowledged:
+            self._tidied = self.epoch
+            streams.discard(session.record.row.session_id, self.epoch)
+
+    def discard(self) -> None:
+        """The conversation is closed for ever: nothing of it is left."""
+        if self._session.deps.streams is not None:
+            self._session.deps.streams.discard(self._session.record.row.session_id, None)
+
+    def _named(self, named: Named) -> None:
+        session = self._session
+        if named.native_session == session.core.native_session:
+            return
+        session.core.native_session = named.native_session
+        self.handle = msgspec.structs.replace(self.handle, native_session_id=named.native_session)
+        session.record.send(
+            session=session.record.change(
+                native_session=named.native_session, handle=msgspec.json.encode(self.handle).decode()
+            )
+        )
+
+    # --- what is said of it -------------------------------------------------------------------------------------------
+
+    def heard(self, message: mouth.MouthReport) -> None:
+        """A word of the mouth; one of an earlier epoch is of no interest any more."""
         if message.epoch != self.epoch:
             return
         self._session.stalls.heard()
         match message:
-            case pane.PaneOpened():
+            case mouth.Opened():
                 self._opened(message)
-            case pane.PaneOpenFailed():
+            case mouth.OpenFailed():
                 self._open_failed(message)
-            case pane.PaneReport():
+            case mouth.Said():
                 self._report(message.report, message.at)
-            case pane.PaneGone():
-                self._gone_pane(message)
-            case pane.PaneClosed():
-                self._closed_pane()
+            case mouth.Gone():
+                self._gone_process(message)
+            case mouth.Closed():
+                self._closed_process()
             case _:
                 assert_never(message)
 
-    def _opened(self, opened: pane.PaneOpened) -> None:
+    def _opened(self, opened: mouth.Opened) -> None:
         session = self._session
         self.handle = Handle(
             native_session_id=session.core.native_session,
@@ -235,10 +296,11 @@ class Cli:
         # one that was started before is not started now: nothing was rebuilt
         drafts = () if self._launch_reason == "attach" else (events.Draft(body=started),)
         session.record.send(drafts=drafts, session=row)
+        self.tidy()
         self._status = session.deps.adapter.status_file(self._request, opened.pid)
         session.watcher.tell(transcript.FollowStatus(source=self._status))
 
-    def _open_failed(self, failed: pane.PaneOpenFailed) -> None:
+    def _open_failed(self, failed: mouth.OpenFailed) -> None:
         self._live = False
         self.state = "gone"
         self.exhausted = True
@@ -252,45 +314,45 @@ class Cli:
                 session.apply(session.core.undeliverable(pending.message_id, "launch_failed", reason))
         session.controls.fail_all(RejectedError("launch_failed", reason, provider=session.record.row.provider))
 
-    def _report(self, report: typing_core.PaneEffect, at: float) -> None:
+    def _report(self, report: TalkReport, at: float) -> None:
         session = self._session
         match report:
-            case typing_core.Submitted():
+            case reports.Submitted():
                 self._submitted(report)
-            case typing_core.WithdrawnReport():
+            case reports.WithdrawnReport():
                 session.apply(session.core.withdraw(report.message_id))
-            case typing_core.NotDelivered():
+            case reports.NotDelivered():
                 error = RejectedError("not_delivered", report.reason, provider=session.record.row.provider)
                 session.controls.failed(report.message_id, error)
                 session.apply(session.core.undeliverable(report.message_id, report.kind, report.reason))
-            case typing_core.Delivered():
+            case reports.Delivered():
                 session.controls.done(report.message_id)
-            case typing_core.Interrupted():
+            case reports.Interrupted():
                 session.turns.tell(report.turn_id, turn_core.InterruptPressed(at=at))
-            case typing_core.NothingToInterrupt():
+            case reports.NothingToInterrupt():
                 session.turns.tell(report.turn_id, turn_core.InterruptMoot())
-            case typing_core.DialogSeen():
+            case reports.DialogSeen():
                 self._dialog_seen(report)
-            case typing_core.DialogGone():
+            case reports.DialogGone():
                 self._dialog_gone(report)
-            case typing_core.AnswerResult(applied=True):
+            case reports.AnswerResult(applied=True):
                 session.controls.done(report.token)
-            case typing_core.AnswerResult():
+            case reports.AnswerResult():
                 session.controls.failed(
                     report.token, RejectedError("unknown_dialog", "that dialog is not open any more, or was answered")
                 )
-            case typing_core.BecameReady():
+            case reports.BecameReady():
                 self._failed_starts = 0
                 if self.state == "starting":
                     self.state = "idle"
-            case typing_core.Held():
+            case reports.Held():
                 self._held(report)
-            case typing_core.Look() | typing_core.LookIn() | typing_core.Paste() | typing_core.Press():
-                raise AssertionError(report)
+            case Named():
+                self._named(report)
             case _:
                 assert_never(report)
 
-    def _submitted(self, report: typing_core.Submitted) -> None:
+    def _submitted(self, report: reports.Submitted) -> None:
         session = self._session
         self.held = ""
         pending = session.core.pending.get(report.message_id)
@@ -310,7 +372,7 @@ class Cli:
             effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]
         session.apply(effects)
 
-    def _dialog_seen(self, seen: typing_core.DialogSeen) -> None:
+    def _dialog_seen(self, seen: reports.DialogSeen) -> None:
         shown = seen.dialog
         # trust is asked before the box ever takes text; what looks like it later may be a model's own words
         fresh = self.state == "starting" and not any(self._session.core.open.values())
@@ -322,14 +384,14 @@ class Cli:
         )
         self._session.policy.opened(dialog)
 
-    def _dialog_gone(self, gone: typing_core.DialogGone) -> None:
+    def _dialog_gone(self, gone: reports.DialogGone) -> None:
         self.dialog = None
         policy = self._session.policy
         policy.overtaken()
         ours: Literal["host", "policy"] = "policy" if policy.chose(gone.token) else "host"
         self.tell(events.DialogClosed(dialog_id=gone.dialog_id, by=ours if gone.answered else "elsewhere"))
 
-    def _held(self, held: typing_core.Held) -> None:
+    def _held(self, held: reports.Held) -> None:
         if held.reason == "dialog":
             return  # the dialog's own event says it
         self.held = {
@@ -354,7 +416,7 @@ class Cli:
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
-    def _gone_pane(self, gone: pane.PaneGone) -> None:
+    def _gone_process(self, gone: mouth.Gone) -> None:
         if not self._live:
             return
         session = self._session
@@ -363,11 +425,11 @@ class Cli:
         self._last_gone = gone
         self.handle = Handle(native_session_id=session.core.native_session)
         if self.dialog is not None:
-            self._dialog_gone(typing_core.DialogGone(dialog_id=self.dialog.dialog_id, answered=False))
+            self._dialog_gone(reports.DialogGone(dialog_id=self.dialog.dialog_id, answered=False))
         session.watcher.tell(transcript.FollowStatus(source=None))
         session.watcher.tell(EndpointGoneHint(exit_status=gone.exit_status))
 
-    def _closed_pane(self) -> None:
+    def _closed_process(self) -> None:
         if self._live:  # it never opened: nobody else will report its end
             self._live = False
             self._session.watcher.tell(EndpointGoneHint())
@@ -390,7 +452,7 @@ class Cli:
             self._failed_starts += 1
         if self._failed_starts >= STARTS_MAX:
             self._failed_starts = 0
-            shown = last.last_screen if last is not None else ""
+            shown = last.last_words if last is not None else ""
             status = f" with status {gone.exit_status}" if gone.exit_status is not None else ""
             self._fail_waiting(f"the CLI ended{status} before it was ready" + (f": {shown}" if shown else ""))
         else:

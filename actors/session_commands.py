@@ -17,7 +17,7 @@ from lastword.actors.core.ids import (
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Journal, MessageRow, TurnRow
 from lastword.actors.core.snapshot import Dialog
-from lastword.actors.core.world import Endpoint, Files, Transport, Wakes
+from lastword.actors.core.world import Endpoint, Files, Streams, Transport, Wakes
 from lastword.actors.system.ref import Ref
 
 AskPolicy: TypeAlias = Callable[[SessionId, Dialog, Callable[[object, str], None]], str]
@@ -27,7 +27,13 @@ callback, from any thread: what it gave, or its fault.
 
 
 class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is given. ``ask_policy``: None where the host has no policy for dialogs."""
+    """What a session is given.
+
+    Attributes:
+        adapter, transport: of the same kind: both for panes, or both for children behind pipes.
+        streams: where CLIs of the transport are behind pipes.
+        ask_policy: None where the host has no policy for dialogs.
+    """
 
     journal: Ref
     reader: Journal
@@ -36,6 +42,7 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     files: Files
     wakes: Wakes
     entropy: Callable[[int], bytes]
+    streams: Streams | None = None
     ask_policy: AskPolicy | None = None
 
 
@@ -120,7 +127,7 @@ class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         endpoint: the living CLI, or None: then its record is read to its end, and what ended meanwhile is settled.
         turns: unsettled ones; ``messages``: those without an end.
-        epoch: of the pane.
+        epoch: of the CLI's process.
         dormant: nothing is open and no CLI runs: wait for the next message.
         last_at: when the last event before this life was recorded, Unix seconds.
     """

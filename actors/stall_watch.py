@@ -113,6 +113,7 @@ class StallWatch:
                 oracle=follow.oracle,
                 cursor=follow.cursor,
                 observed_to=self._observed.get(follow.source.path, 0),
+                earlier=follow.earlier,
             )
         )
 

@@ -38,12 +38,19 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
 
     Following another one first reads the one before to its end and reports it superseded. Following the same one
     again (its CLI was started anew) goes on where reading was, with a new oracle: what was open there is over.
+
+    Attributes:
+        earlier: append-only sources that are read, and told to the same oracle, before each piece of ``source``:
+            what stands in a piece was preceded by what they held when it was read.
+        goes_on: another process of the same conversation, with a file of its own: nothing is superseded.
     """
 
     source: SourceSpec
     oracle: Callable[[int], Oracle]
     cursor: Cursor | None = None
     epoch: int = 1
+    earlier: tuple[SourceSpec, ...] = ()
+    goes_on: bool = False
 
 
 class FollowStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +120,8 @@ class TranscriptWatcherActor(Actor):
         """What was read first of a turn that is still open in the record; empty between turns."""
         self._inode = 0
         self._device = 0
+        self._earlier_to: dict[str, int] = {}
+        """How far each earlier source was read."""
         self._token: object | None = None
         self._status: SourceSpec | None = None
         self._status_token: object | None = None
@@ -199,16 +208,17 @@ class TranscriptWatcherActor(Actor):
             self._wakes.unwatch(self._token)
         self._following = message
         if before is None or before.source.path != message.source.path:
-            if before is not None:
+            if before is not None and not message.goes_on:
                 self._tell((core_turn.Superseded(),), None)
             cursor = message.cursor
-            if cursor is not None and cursor.path != message.source.path:
-                cursor = None  # of the conversation before: the CLI was moved out of it
+            if message.earlier or (cursor is not None and cursor.path != message.source.path):
+                cursor = None  # of the conversation before: the CLI was moved out of it; or of one of several sources
             self._offset = cursor.offset if cursor is not None else 0
             self._tail = Tail(cursor.tail if cursor is not None else "")
             self._head = self._opening = b""
             self._inode = cursor.inode if cursor is not None else 0
             self._device = cursor.device if cursor is not None else 0
+            self._earlier_to = dict.fromkeys((source.path for source in message.earlier), 0)
         self._oracle = message.oracle(self._offset)
         self._gone = None
         self._caught_up = None
@@ -287,6 +297,7 @@ class TranscriptWatcherActor(Actor):
                 self._blind = False
                 self._inode, self._device = read.inode, read.device
                 data = read.data[known:]
+                self._feed_earlier()  # after the piece was read: what it speaks of stands there by now
                 if data:
                     self._feed(path, data, more=self._offset + len(data) < read.size)
                 if self._offset < read.size:
@@ -307,6 +318,19 @@ class TranscriptWatcherActor(Actor):
                 assert_never(read)
         return False
 
+    def _feed_earlier(self) -> None:
+        oracle = self._oracle
+        assert oracle is not None
+        facts: list[Fact] = []
+        for path, offset in self._earlier_to.items():
+            read = self._files.read_from(path, offset, READ_BYTES_MAX, 0, 0)
+            while isinstance(read, Bytes) and read.data:
+                self._earlier_to[path] = read.offset + len(read.data)
+                facts += oracle.feed(path, read.data)
+                read = self._files.read_from(path, self._earlier_to[path], READ_BYTES_MAX, 0, 0)
+        if facts:
+            self._tell(tuple(facts), None)
+
     def _feed(self, path: str, data: bytes, *, more: bool = False) -> None:
         oracle = self._oracle
         assert oracle is not None
@@ -320,9 +344,10 @@ class TranscriptWatcherActor(Actor):
             self._opening = self._opening or data[:OPENING_BYTES]
         else:
             self._opening = b""
-            cursor = Cursor(
-                path=path, offset=self._offset, inode=self._inode, device=self._device, tail=self._tail.mark
-            )
+            if not self._earlier_to:
+                cursor = Cursor(
+                    path=path, offset=self._offset, inode=self._inode, device=self._device, tail=self._tail.mark
+                )
         if facts or cursor is not None:
             self._waiting = more
             self._tell(tuple(facts), cursor, more=more)

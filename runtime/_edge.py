@@ -7,20 +7,22 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import assert_never
 
 import msgspec
 
-from lastword.actors.core.errors import TransportTimeoutError
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.errors import TransportTimeoutError, UsageError
 from lastword.actors.core.ids import SessionId
 from lastword.actors.core.ports import SessionRow
 from lastword.actors.core.snapshot import Handle
-from lastword.actors.core.world import Endpoint, Files, Transport, Wakes
+from lastword.actors.core.world import Endpoint, Files, Streams, Transport, Wakes
 
 LIST_S = 5.0
 
 
 class Survivor(msgspec.Struct, frozen=True, kw_only=True):
-    """A CLI that outlived its host; without an endpoint: none did, but panes up to that epoch were there."""
+    """A CLI that outlived its host; without an endpoint: none did, but processes up to that epoch were there."""
 
     endpoint: Endpoint | None
     epoch: int
@@ -42,9 +44,10 @@ def nothing_left() -> tuple[str, ...]:
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
-    """The edge of one runtime.
+    """The edge of one runtime for one transport.
 
     Attributes:
+        streams: what children behind pipes leave; None for a transport of another kind.
         close: ends all CLIs of the transport within about the grace given, seconds.
         reattach: the living CLI of a session whose actor failed, or None.
         left: after ``close``: processes that live in spite of it, as ``pid (name)``.
@@ -58,6 +61,97 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     survivors: Callable[[Mapping[SessionId, SessionRow]], dict[SessionId, Survivor]] = no_survivors
     reattach: Callable[[SessionRow], Survivor | None] = no_reattachment
     left: Callable[[], tuple[str, ...]] = nothing_left
+    streams: Streams | None = None
+
+
+def open_edge(
+    name: TransportName, state: Path, env: Mapping[str, str], told: Callable[[str], None] | None = None
+) -> Edge:
+    """The edge of that transport; what it needs loads here, late.
+
+    Raises:
+        UsageError: ``unsupported_capability``: none is built in.
+        TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
+    """
+    match name:
+        case "tmux":
+            return open_tmux_edge(state, env, told)
+        case "structured":
+            return open_structured_edge(state, env, told)
+        case "memory" | "api":
+            raise UsageError("unsupported_capability", f"the transport {name!r} is none that is built in")
+        case _:
+            assert_never(name)
+
+
+def left_behind(name: TransportName, state: Path, env: Mapping[str, str]) -> bool:
+    """Whether an earlier host may have left something of that transport."""
+    match name:
+        case "tmux":
+            return tmux_left_behind(state, env)
+        case "structured":
+            return streams_folder(state).is_dir() and any(streams_folder(state).iterdir())
+        case "memory" | "api":
+            return False
+        case _:
+            assert_never(name)
+
+
+def streams_folder(state: Path) -> Path:
+    """Where children behind pipes write."""
+    return state.resolve() / "streams"
+
+
+def open_structured_edge(state: Path, env: Mapping[str, str], told: Callable[[str], None] | None = None) -> Edge:
+    """Children behind pipes, local files and their wake-ups. ``told``: as :func:`open_tmux_edge`."""
+    from lastword.transports.files import LocalFiles  # noqa: PLC0415
+    from lastword.transports.structured import Children  # noqa: PLC0415
+    from lastword.transports.watch import FileWatcher  # noqa: PLC0415
+
+    transport = Children(streams_folder(state), env)
+    wakes = FileWatcher(told=told)
+    survivors_of_close: list[str] = []
+
+    def close(grace_s: float) -> None:
+        survivors_of_close.extend(transport.close(grace_s))
+        wakes.close()
+
+    def survivors(rows: Mapping[SessionId, SessionRow]) -> dict[SessionId, Survivor]:
+        found: dict[SessionId, Survivor] = {}
+        for path, session_id, epoch in transport.streams():
+            row = rows.get(session_id)
+            if row is None:
+                path.unlink(missing_ok=True)  # of a session that was closed
+            elif epoch > row.epoch and epoch > (found[session_id].epoch if session_id in found else 0):
+                # started by a host that was killed before it could say so
+                found[session_id] = Survivor(endpoint=None, epoch=epoch)
+        for name, child in transport.left_behind().items():
+            session_id, epoch = SessionId(name.rpartition("-")[0]), _epoch(name)
+            known = found.get(session_id)
+            newest = max(rows[session_id].epoch if session_id in rows else 0, known.epoch if known is not None else 0)
+            if child is not None and session_id in rows and epoch == newest:
+                found[session_id] = Survivor(endpoint=child, epoch=epoch)
+            elif child is not None:
+                child.close(0.0)
+        return found
+
+    def reattach(row: SessionRow) -> Survivor | None:
+        child = transport.child(f"{row.session_id}-{row.epoch}")
+        if child is None:
+            return None
+        child.shut()  # who spoke to it is gone, and nobody else knows what was said: it ends when it is done
+        return Survivor(endpoint=child, epoch=row.epoch)
+
+    return Edge(
+        transport=transport,
+        files=LocalFiles(),
+        wakes=wakes,
+        close=close,
+        survivors=survivors,
+        reattach=reattach,
+        left=lambda: tuple(survivors_of_close),
+        streams=transport,
+    )
 
 
 def socket_name(state: Path) -> str:

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from lastword.actors.core.adapter import Adapter
+from lastword.actors.core.adapter import Adapter, Adapters, AnyAdapter
+from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import ProviderError, UsageError
 
 VERSION_TIMEOUT_S = 20.0
@@ -18,17 +19,17 @@ VERSION_TIMEOUT_S = 20.0
 Executable = tuple[str, ...]
 
 
-def find_adapter(adapters: Mapping[str, Adapter], provider: str) -> Adapter:
-    """The adapter of that name.
+def find_adapter(adapters: Adapters, provider: str, transport: TransportName | None = None) -> AnyAdapter:
+    """The adapter of that provider over that transport; None: over its pane, or in process where it has none.
 
     Raises:
-        UsageError: ``unknown_provider``.
+        UsageError: ``unknown_provider``; ``unsupported_capability``: not over that transport.
     """
-    adapter = adapters.get(provider)
-    if adapter is None:
+    over = [adapter for (name, _), adapter in adapters.items() if name == provider]
+    if not over:
         from lastword.transports.providers.readers import READERS  # noqa: PLC0415 - for the refusal alone
 
-        known = ", ".join(sorted(adapters))
+        known = ", ".join(sorted({name for name, _ in adapters}))
         only_read = f"{provider!r} cannot be driven yet, only its record files are read (lastword read)"
         raise UsageError(
             "unknown_provider",
@@ -36,7 +37,18 @@ def find_adapter(adapters: Mapping[str, Adapter], provider: str) -> Adapter:
             remedy=f"Known here: {known}",
             provider=provider,
         )
-    return adapter
+    wanted = ("tmux", "memory") if transport is None else (transport,)
+    for name in wanted:
+        for adapter in over:
+            if adapter.transport == name:
+                return adapter
+    there = " or ".join(f"transport={adapter.transport!r}" for adapter in over)
+    raise UsageError(
+        "unsupported_capability",
+        f"{provider!r} is not driven over {transport or 'tmux'}",
+        remedy=f"Use {there}",
+        provider=provider,
+    )
 
 
 def check_cwd(cwd: str | os.PathLike[str]) -> str:

@@ -13,12 +13,12 @@ from concurrent.futures import Future
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, assert_never
+from typing import Literal, Self, assert_never, get_args
 
 import msgspec
 
 from lastword.actors.core import events
-from lastword.actors.core.adapter import Adapter, LaunchRequest
+from lastword.actors.core.adapter import AdapterKey, AnyAdapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError, UsageError
 from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_session
@@ -37,12 +37,12 @@ from lastword.actors.system.system import ActorSystem
 from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
 from lastword.runtime._door import Door
-from lastword.runtime._edge import Edge, Survivor, open_tmux_edge, tmux_left_behind
+from lastword.runtime._edge import Edge, Survivor, left_behind, open_edge
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
 from lastword.runtime._policy import PolicyDesk, check_policy
 from lastword.runtime._session import AsyncSession, Session
-from lastword.transports.providers import PROVIDERS
+from lastword.transports.providers import ADAPTERS
 
 COMMIT_S = 30.0
 STOP_S = 10.0
@@ -110,7 +110,7 @@ class Runtime:
         journal: SqliteJournal,
         env: Mapping[str, str],
         executables: Mapping[str, preflight.Executable],
-        adapters: Mapping[str, Adapter],
+        adapters: Mapping[AdapterKey, AnyAdapter],
         allow_uncertified: bool,
         dispatcher: Literal["pooled", "pinned"],
         clock: Clock | None,
@@ -143,7 +143,8 @@ class Runtime:
         self._guardian = self._system.spawn(Guardian, self._writer, self._session_failed, name="sessions")
         self._revivals: dict[SessionId, int] = {}
         self._policy = PolicyDesk(dialog_policy) if dialog_policy is not None else None
-        self._edge = edge
+        self._edges: dict[TransportName, Edge] = {} if edge is None else {edge.transport.name: edge}
+        """Opened when a session first needs it: a host without tmux can run what needs none."""
         self._lock = threading.Lock()
         self._finding = threading.Lock()
         """Held while a session on record is given its actor: two threads that ask for it get one."""
@@ -167,7 +168,7 @@ class Runtime:
         *,
         env: Mapping[str, str] | None = None,
         executables: Mapping[str, str | Sequence[str]] | None = None,
-        adapters: Sequence[Adapter] = (),
+        adapters: Sequence[AnyAdapter] = (),
         allow_uncertified: bool = False,
         durability: Durability = "power",
         dispatcher: Literal["pooled", "pinned"] = "pooled",
@@ -191,7 +192,7 @@ class Runtime:
             dispatcher: ``pooled`` (default) or ``pinned``: a thread per actor, for debugging.
             trace: write who told whom what when to this JSONL file (no text of messages).
             clock: the time, for tests.
-            edge: the world, for tests and other transports.
+            edge: the world of one transport, for tests and other transports.
             serve_socket: let other processes of this user reach the sessions here through ``host.sock`` in the
                 state folder (``lastword send``).
             dialog_policy: answers dialogs where no person does: ``(session_id, dialog) -> option number or None``, from
@@ -215,7 +216,7 @@ class Runtime:
                 journal=journal,
                 env=os.environ if env is None else env,
                 executables=given,
-                adapters={**PROVIDERS, **{adapter.name: adapter for adapter in adapters}},
+                adapters={**ADAPTERS, **{(adapter.name, adapter.transport): adapter for adapter in adapters}},
                 allow_uncertified=allow_uncertified,
                 dispatcher=dispatcher,
                 clock=clock,
@@ -246,14 +247,25 @@ class Runtime:
         model: str = "",
         permission_mode: str = "",
         args: Sequence[str] = (),
-        transport: TransportName = "tmux",
+        transport: TransportName | None = None,
     ) -> Session:
         """A new session with ``provider``, or the known one called ``session_id``.
 
         A new one returns once it is committed; its CLI starts meanwhile, and messages may be sent at once.
 
+        Args:
+            provider: its name.
+            session_id: of a known one; what else is given is not looked at.
+            cwd: the folder that its CLI works in.
+            model: passed to it.
+            permission_mode: passed to it.
+            args: further arguments of its command line.
+            transport: how its CLI is spoken to: ``tmux`` (its own TUI in a pane) or ``structured`` (its own protocol
+                over its stdin and stdout). Never anything else than what was asked for; default: ``tmux``.
+
         Raises:
-            UsageError: ``unknown_provider``, ``unknown_session``, ``cwd_unusable``, ``runtime_closed``.
+            UsageError: ``unknown_provider``, ``unsupported_capability`` (not over that transport), ``unknown_session``,
+                ``cwd_unusable``, ``runtime_closed``.
             ProviderError: ``provider_unavailable``, ``unsupported_cli_version``.
             TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
             RejectedError: ``session_closed`` for a known one that was closed.
@@ -264,17 +276,14 @@ class Runtime:
             return self._find(SessionId(session_id))
         if provider is None:
             raise UsageError("usage", "name a provider, or a session_id")
-        if transport not in ("tmux", "memory"):
-            remedy = "Use transport='tmux'"
-            raise UsageError("unsupported_capability", f"transport {transport!r} is not built yet", remedy=remedy)
-        adapter = preflight.find_adapter(self._adapters, provider)
+        adapter = preflight.find_adapter(self._adapters, provider, transport)
         if isinstance(args, str):
             raise UsageError("usage", "args is a sequence of strings, not one string")
         folder = preflight.check_cwd(cwd)
         executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
         version = self._versions.of(adapter, executable, self._env)
         preflight.check_version(adapter, version, allow_uncertified=self._allow_uncertified)
-        edge = self._open_edge()
+        edge = self._open_edge(adapter.transport)
         config = SessionConfig(
             model=model, permission_mode=permission_mode, extra_args=tuple(args), cli_version=version
         )
@@ -282,7 +291,7 @@ class Runtime:
         row = SessionRow(
             session_id=mint_session(now, self._entropy(ENTROPY_BYTES)),
             provider=provider,
-            transport=edge.transport.name,
+            transport=adapter.transport,
             cwd=folder,
             native_session=adapter.new_native_session(self._entropy(16)),
             config=msgspec.json.encode(config).decode(),
@@ -304,9 +313,12 @@ class Runtime:
         model: str = "",
         permission_mode: str = "",
         args: Sequence[str] = (),
+        transport: TransportName | None = None,
     ) -> Completion:
         """One turn in a session of its own, which is closed again. Raises what ``session`` and ``run`` raise."""
-        session = self.session(provider, cwd=cwd, model=model, permission_mode=permission_mode, args=args)
+        session = self.session(
+            provider, cwd=cwd, model=model, permission_mode=permission_mode, args=args, transport=transport
+        )
         try:
             return session.run(text, deadline_s=deadline_s)
         finally:
@@ -331,8 +343,10 @@ class Runtime:
             self._door.close()
         left = self._close_sessions(sessions, grace_s)
         thinking = self._policy.close() if self._policy is not None else []
-        if self._edge is not None:
-            self._edge.close(grace_s)
+        with self._lock:
+            edges = list(self._edges.values())
+        for edge in edges:
+            edge.close(grace_s)
         report = self._system.shutdown(STOP_S)
         self._hub.close()
         self._journal.close()
@@ -340,7 +354,7 @@ class Runtime:
             sessions_left=tuple(left),
             actors_abandoned=report.abandoned,
             threads_left=(*report.threads_left, *thinking),
-            processes_left=self._edge.left() if self._edge is not None else (),
+            processes_left=tuple(name for edge in edges for name in edge.left()),
             commits_left=self._commits_left,
         )
 
@@ -355,7 +369,7 @@ class Runtime:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _edge_says(self, word: str) -> None:
-        self._system.dead_letters.record(word, "edge", self._edge)
+        self._system.dead_letters.record(word, "edge", word)
 
     def _commits_were_left(self, count: int) -> None:
         self._commits_left = count
@@ -392,13 +406,17 @@ class Runtime:
         """Take over what an earlier host left: living CLIs, unsettled turns, messages without an end (C17)."""
         work = self._journal.sessions_with_work()
         rows = [row for row in self._journal.sessions() if row.state == "open"]
+        for name in get_args(TransportName):
+            self._rehydrate_over(name, [row for row in rows if row.transport == name], work)
+
+    def _rehydrate_over(self, name: TransportName, rows: list[SessionRow], work: set[SessionId]) -> None:
         needed = {row.session_id for row in rows if row.handle != "{}" or row.session_id in work}
-        if not needed and (self._edge is not None or not tmux_left_behind(self._state, self._env)):
+        if not needed and name not in self._edges and not left_behind(name, self._state, self._env):
             return
-        edge = self._open_edge()
-        self._survivors = edge.survivors({row.session_id: row for row in rows})
+        survivors = self._open_edge(name).survivors({row.session_id: row for row in rows})
+        self._survivors.update(survivors)
         for row in rows:
-            survivor = self._survivors.get(row.session_id)
+            survivor = survivors.get(row.session_id)
             if row.session_id in needed or (survivor is not None and survivor.endpoint is not None):
                 self._revive(row, self._survivors.pop(row.session_id, None))
 
@@ -410,13 +428,13 @@ class Runtime:
         row = self._journal.session(session_id)
         if self._closed or session is None or row is None or row.state == "closed" or times > REVIVALS_MAX:
             return
-        revived = self._revive(row, self._open_edge().reattach(row))
+        revived = self._revive(row, self._open_edge(row.transport).reattach(row))
         session._ref = revived._ref  # noqa: SLF001
         with self._lock:
             self._sessions[session_id] = session
 
     def _revive(self, row: SessionRow, survivor: Survivor | None) -> Session:
-        adapter = preflight.find_adapter(self._adapters, row.provider)
+        adapter = preflight.find_adapter(self._adapters, row.provider, row.transport)
         config = msgspec.json.decode(row.config, type=SessionConfig)
         try:
             executable = preflight.find_executable(adapter, self._executables.get(row.provider), self._env)
@@ -448,12 +466,12 @@ class Runtime:
                 each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages
             ),
         )
-        return self._start(row, adapter, executable, config, self._open_edge(), first)
+        return self._start(row, adapter, executable, config, self._open_edge(row.transport), first)
 
     def _start(
         self,
         row: SessionRow,
-        adapter: Adapter,
+        adapter: AnyAdapter,
         executable: preflight.Executable,
         config: SessionConfig,
         edge: Edge,
@@ -476,6 +494,7 @@ class Runtime:
             files=edge.files,
             wakes=edge.wakes,
             entropy=self._entropy,
+            streams=edge.streams,
             ask_policy=self._policy.ask if self._policy is not None else None,
         )
         ref = self._system.spawn(
@@ -494,11 +513,11 @@ class Runtime:
         ref.tell(first)
         return session
 
-    def _open_edge(self) -> Edge:
+    def _open_edge(self, name: TransportName) -> Edge:
         with self._lock:
-            if self._edge is None:
-                self._edge = open_tmux_edge(self._state, self._env, self._edge_says)
-            return self._edge
+            if name not in self._edges:
+                self._edges[name] = open_edge(name, self._state, self._env, self._edge_says)
+            return self._edges[name]
 
     def _commit(self, batch: Batch) -> Recorded:
         answer: Future[Recorded] = Future()

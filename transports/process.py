@@ -190,13 +190,44 @@ def command_line(pid: int) -> bytes:
         return b""
 
 
-def _carries(pid: int, marks: Sequence[bytes]) -> bool:
+def _environment(pid: int) -> bytes:
+    """Its entries, each with a NUL before it; nothing where it cannot be looked into."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-            environment = b"\0" + file.read()
+            return b"\0" + file.read()
     except OSError:
-        return False
-    return all(b"\0" + mark in environment for mark in marks)
+        return b""
+
+
+def _carries(pid: int, marks: Sequence[bytes]) -> bool:
+    environment = _environment(pid)
+    return bool(environment) and all(b"\0" + mark in environment for mark in marks)
+
+
+class Carrier(msgspec.Struct, frozen=True):
+    """A living process whose environment holds a variable; ``leads``: it is the head of its own session."""
+
+    process: ProcessId
+    value: str
+    leads: bool
+
+
+def carriers(variable: str) -> list[Carrier]:
+    """Every living process that we may look into and that has it in its environment, as it was at exec; never the
+    caller's own.
+    """
+    found: list[Carrier] = []
+    begins = b"\0" + variable.encode() + b"="
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        stat = _stat(int(name))
+        environment = _environment(int(name)) if stat is not None and stat.state not in {"Z", "X"} else b""
+        at = environment.find(begins)
+        if stat is not None and at >= 0:
+            value = environment[at + len(begins) :].partition(b"\0")[0].decode("utf-8", "replace")
+            found.append(Carrier(ProcessId(int(name), stat.start), value, stat.session == int(name)))
+    return found
 
 
 class Ended(msgspec.Struct, frozen=True):

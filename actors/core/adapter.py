@@ -7,11 +7,16 @@ the edge and the actors carry it out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.facts import Fact
+from lastword.actors.core.ids import MessageId
+
+if TYPE_CHECKING:
+    from lastword.actors.core.talk import Talk
 
 SourceKind = Literal["append-jsonl", "snapshot-json"]
 
@@ -34,10 +39,13 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What the runtime asks of an adapter when it starts a CLI.
 
     Attributes:
-        native_session: the id of the conversation: minted by us for a new one, the known one for a resume.
+        native_session: the id of the conversation: minted by us for a new one, the known one for a resume; "" where
+            the provider names a new one itself.
         executable: argv prefix of the CLI (usually one absolute path).
         env: the environment that the CLI will see (adapters read HOME and their own settings from it).
         resume: continue that conversation instead of starting it.
+        stream: path, without its ending, of the files that keep what is said over this very process's pipes; "" for
+            one in a pane.
     """
 
     native_session: str
@@ -48,6 +56,20 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     permission_mode: str = ""
     extra_args: tuple[str, ...] = ()
     resume: bool = False
+    stream: str = ""
+
+    @property
+    def heard(self) -> SourceSpec:
+        """What the child writes to its stdout: an append-only file of its own."""
+        return self._of_stream(".jsonl")
+
+    @property
+    def sent(self) -> SourceSpec:
+        """What was written to its stdin, each line before it was: for a provider that does not echo it."""
+        return self._of_stream(".sent.jsonl")
+
+    def _of_stream(self, ending: str) -> SourceSpec:
+        return SourceSpec(kind="append-jsonl", path=self.stream + ending, root=self.stream.rpartition("/")[0])
 
 
 class LaunchRecipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,10 +214,13 @@ class Reader(Protocol):
 
 
 class Adapter(Protocol):
-    """One provider over its own TUI. Pure; shared by all sessions and threads."""
+    """One provider over one transport. Pure; shared by all sessions and threads."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def transport(self) -> TransportName: ...
 
     @property
     def capabilities(self) -> frozenset[Capability]: ...
@@ -211,7 +236,9 @@ class Adapter(Protocol):
         ...
 
     def new_native_session(self, entropy: bytes) -> str:
-        """An id for a new conversation in the provider's own form, from 16 bytes of entropy."""
+        """An id for a new conversation in the provider's own form, from 16 bytes of entropy; "" where the provider
+        names it itself (:class:`~lastword.actors.core.talk.Named`).
+        """
         ...
 
     def parse_version(self, output: str) -> str:
@@ -220,8 +247,16 @@ class Adapter(Protocol):
 
     def launch(self, request: LaunchRequest) -> LaunchRecipe: ...
 
-    def transcript(self, request: LaunchRequest) -> SourceSpec:
-        """The transcript of ``request.native_session``: where it is or will be."""
+    def transcript(self, request: LaunchRequest) -> SourceSpec | None:
+        """The provider's own file of ``request.native_session``, where it is or will be: one that is there is resumed.
+        None where its place is not known: then a conversation that has a name is resumed.
+        """
+        ...
+
+    def sources(self, request: LaunchRequest) -> tuple[SourceSpec, ...]:
+        """The record that is read for facts. Several are read in this order at each look, all of one before the next:
+        what an earlier one holds was there before what a later one says about it. The last is the one that tells ends.
+        """
         ...
 
     def status_file(self, request: LaunchRequest, pid: int) -> SourceSpec | None:
@@ -229,16 +264,26 @@ class Adapter(Protocol):
         ...
 
     def oracle(self, source: SourceSpec, native_session: str, offset: int = 0) -> Oracle:
-        """A reader of that transcript that starts at ``offset`` (a place where an oracle was quiescent)."""
+        """A reader of the record whose last source is that one, which starts there at ``offset`` (a place where an
+        oracle was quiescent). ``feed`` is told by path which source a chunk is of.
+        """
         ...
 
-    def signals(self, view: SignalView) -> Signal: ...
+    def key(self, message_id: MessageId) -> str:
+        """By what the record names that message; "" where only its text tells."""
+        ...
 
     def escape(self, text: str) -> TypedText | Refused: ...
 
     def matches(self, typed: TypedText, recorded: str) -> bool:
-        """Whether a recorded input is this text, the CLI's own rewriting applied."""
+        """Whether a recorded input is this text, the CLI's own rewriting applied. Asked where a fact has no key."""
         ...
+
+
+class PaneAdapter(Adapter, Protocol):
+    """One provider over its own TUI in a pane."""
+
+    def signals(self, view: SignalView) -> Signal: ...
 
     def landed(self, typed: TypedText, draft: str) -> bool:
         """Whether the draft in the input box is this text (or the CLI's placeholder for it)."""
@@ -257,7 +302,22 @@ class Adapter(Protocol):
         ...
 
 
-Adapters: TypeAlias = Mapping[str, Adapter]
+class StructuredAdapter(Adapter, Protocol):
+    """One provider over its own protocol on a child's stdin and stdout."""
+
+    @property
+    def keeps_sent(self) -> bool:
+        """Whether what is sent is kept in a file (:attr:`LaunchRequest.sent`): the provider does not echo it."""
+        ...
+
+    def talk(self, request: LaunchRequest) -> Talk:
+        """The protocol machine of that very process."""
+        ...
+
+
+AnyAdapter: TypeAlias = PaneAdapter | StructuredAdapter
+AdapterKey: TypeAlias = tuple[str, TransportName]
+Adapters: TypeAlias = Mapping[AdapterKey, AnyAdapter]
 
 
 def describe(options: Sequence[str]) -> str:

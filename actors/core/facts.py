@@ -26,6 +26,7 @@ class PromptRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_reco
         taken: how the CLI took it: typed, out of its own queue, over its SDK, a shell line (``!``), or by itself.
         origin: why, where nobody typed it: ``task_notification``, ``hook``, ``local_command``; else "".
         also: other names of this native turn, under which another file of the same conversation may tell it.
+        key: the name of the message in the record, where we gave it one: it alone then tells whose it is.
     """
 
     native_turn: str
@@ -34,22 +35,27 @@ class PromptRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_reco
     taken: Taken = "typed"
     origin: str = ""
     also: tuple[str, ...] = ()
+    key: str = ""
 
 
 class InputQueued(msgspec.Struct, frozen=True, kw_only=True, tag="input_queued"):
-    """The CLI took a message into its own queue. Proof of submission, not yet of a turn."""
+    """The CLI took a message into its own queue. Proof of submission, not yet of a turn. ``key``: see
+    :class:`PromptRecorded`.
+    """
 
     text: str
     evidence: Evidence
+    key: str = ""
 
 
 class InputJoined(msgspec.Struct, frozen=True, kw_only=True, tag="input_joined"):
-    """The CLI absorbed a message into the running native turn. ``also``: see :class:`PromptRecorded`."""
+    """The CLI absorbed a message into the running native turn. ``also``, ``key``: see :class:`PromptRecorded`."""
 
     native_turn: str
     text: str
     evidence: Evidence
     also: tuple[str, ...] = ()
+    key: str = ""
 
 
 class InputDropped(msgspec.Struct, frozen=True, kw_only=True, tag="input_dropped"):
@@ -58,6 +64,7 @@ class InputDropped(msgspec.Struct, frozen=True, kw_only=True, tag="input_dropped
     text: str
     reason: str
     evidence: Evidence
+    key: str = ""
 
 
 class AssistantSaid(msgspec.Struct, frozen=True, kw_only=True, tag="assistant_said"):

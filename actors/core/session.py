@@ -162,6 +162,7 @@ class SessionCore:
         native_session: the provider's conversation.
         was_settled: whether a native turn that is not remembered here was settled: a transcript that is read again must
             not open any of them anew.
+        key: by what the record names a message; "" where only its text tells.
     """
 
     def __init__(
@@ -170,8 +171,10 @@ class SessionCore:
         mint: Callable[[], TurnId],
         native_session: str,
         was_settled: Callable[[str], bool] = lambda _: False,
+        key: Callable[[MessageId], str] = lambda _: "",
     ) -> None:
         self._matches = matches
+        self._key = key
         self._mint = mint
         self._was_settled = was_settled
         self.native_session = native_session
@@ -411,7 +414,7 @@ class SessionCore:
             owners = [turn_id for turn_id, native in self.open.items() if native == fact.native_turn]
             return [ToTurn(turn_id=turn_id, event=bound) for turn_id in owners]  # read before
         native_at = fact.evidence.native_at
-        ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact.text, native_at, strangers=True)
+        ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact, strangers=True)
         if not ours and self.history_before is not None and native_at is not None and native_at < self.history_before:
             self._remember_closed(fact.native_turn, TurnId(""))
             return [Count(what="history")]  # of a conversation older than this session, or that the CLI was moved into
@@ -455,13 +458,15 @@ class SessionCore:
                 return "human_terminal"
 
     def _queued(self, fact: InputQueued) -> list[SessionEffect]:
-        for pending in self._match(fact.text, fact.evidence.native_at, stages=("typing", "submitted")):
+        for pending in self._match(fact, stages=("typing", "submitted")):
             pending.stage = "queued"
             effects: list[SessionEffect] = []
             if pending.turn_id is not None:  # the record was faster than the pane's report, or a person pressed Enter
                 submitted = turns.Submitted(rewritten=pending.typed.notes)
                 effects.append(ToTurn(turn_id=pending.turn_id, event=submitted))
             return [*effects, Proved(message_id=pending.message_id, stage="queued", evidence=fact.evidence)]
+        if fact.key:
+            return []  # it cannot be merged with one of ours unseen: what it is merged with is named too
         stranger = TypedText(text=fact.text, paste=b"", rewritten=fact.text)
         self._strangers.append(Pending(message_id=MessageId(""), typed=stranger, turn_id=None, stage="queued"))
         return []
@@ -474,7 +479,7 @@ class SessionCore:
 
     def _joined(self, fact: InputJoined) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
-        for pending in self._match(fact.text, fact.evidence.native_at):
+        for pending in self._match(fact):
             effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
             effects += self._join_native(pending, fact.native_turn, fact.evidence)
         if not effects:
@@ -498,7 +503,7 @@ class SessionCore:
 
     def _dropped(self, fact: InputDropped) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
-        for pending in self._match(fact.text, fact.evidence.native_at, stages=("queued", "submitted", "typing")):
+        for pending in self._match(fact, stages=("queued", "submitted", "typing")):
             if pending.stage != "queued":  # the CLI had it: the pane must not try again
                 effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
             effects += self.undeliverable(pending.message_id, "not_delivered", f"the CLI dropped it: {fact.reason}")
@@ -559,8 +564,7 @@ class SessionCore:
 
     def _match(
         self,
-        recorded: str,
-        native_at: float | None,
+        fact: PromptRecorded | InputQueued | InputJoined | InputDropped,
         stages: tuple[Stage, ...] = ("typing", "submitted", "queued"),
         *,
         strangers: bool = False,
@@ -570,8 +574,16 @@ class SessionCore:
 
         Their order in the record need not be ours: of two equal texts the CLI may have dropped the other one.
 
-        A record from before a message was accepted is no record of it, whatever its text.
+        A record from before a message was accepted is no record of it, whatever its text. One that names the message
+        is of that message and of no other.
         """
+        recorded, native_at = fact.text, fact.evidence.native_at
+        if fact.key:
+            return [
+                pending
+                for pending in self.pending.values()
+                if pending.stage in stages and self._key(pending.message_id) == fact.key
+            ]
         delivered = [
             pending
             for pending in self.pending.values()

@@ -669,7 +669,7 @@ def _close(turn: Turn, event: TurnClosed, now: Now) -> Step:
         turn,
         now,
         event.status,
-        "transcript",
+        _record_of(turn),
         answer=event.answer if event.status == "completed" else None,
         error=error,
         evidence=event.evidence,
@@ -677,12 +677,17 @@ def _close(turn: Turn, event: TurnClosed, now: Now) -> Step:
     )
 
 
+def _record_of(turn: Turn) -> Source:
+    """What the provider's own record is, over that transport: its file, or what it said to us."""
+    return "stream" if turn.transport == "structured" else "transcript"
+
+
 def _fail_delivery(turn: Turn, event: Undeliverable, now: Now) -> Step:
     return _settle(turn, now, "failed", "delivery", error=TurnError(kind=event.kind, message=event.reason))
 
 
 def _lose(turn: Turn, now: Now, kind: ErrorKind, message: str) -> Step:
-    source: Source = "process_exit" if kind == "provider_exited" else "transcript"
+    source: Source = "process_exit" if kind == "provider_exited" else _record_of(turn)
     return _settle(turn, now, "lost", source, error=TurnError(kind=kind, message=message))
 
 

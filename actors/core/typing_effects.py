@@ -130,12 +130,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     reason: Literal["draft", "copy_mode", "dialog"]
 
 
-PaneEffect: TypeAlias = (
-    Look
-    | LookIn
-    | Paste
-    | Press
-    | Submitted
+Report: TypeAlias = (
+    Submitted
     | WithdrawnReport
     | NotDelivered
     | Delivered
@@ -147,6 +143,8 @@ PaneEffect: TypeAlias = (
     | BecameReady
     | Held
 )
+"""What is told to the session, by whatever way the CLI is spoken to."""
+PaneEffect: TypeAlias = Look | LookIn | Paste | Press | Report
 
 
 class TypingRules(Protocol):

@@ -7,12 +7,13 @@ where it says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError
+from lastword.actors.core.ids import SessionId
 
 
 @runtime_checkable
@@ -41,16 +42,26 @@ PressResult: TypeAlias = PressedKeys | RefusedKeys | LastwordError
 
 
 class Endpoint(Protocol):
-    """One live CLI in a pane."""
+    """One live CLI, however it is spoken to."""
 
     @property
-    def pane_id(self) -> str: ...
+    def pane_id(self) -> str:
+        """Of the pane that it lives in; "" where it lives in none."""
+        ...
 
     @property
     def pid(self) -> int: ...
 
     @property
     def pid_start(self) -> int: ...
+
+    def close(self, grace_s: float, on_done: Callable[[], None]) -> None:
+        """End the CLI and all that it started, gently and then hard after ``grace_s``. Idempotent."""
+        ...
+
+
+class PaneEndpoint(Endpoint, Protocol):
+    """One live CLI in a pane."""
 
     def look(self, on_screen: Callable[[ScreenView | LastwordError], None]) -> None: ...
 
@@ -64,16 +75,52 @@ class Endpoint(Protocol):
         """Look, and press at once if ``check`` agrees; it runs on the edge's thread and must be short."""
         ...
 
-    def close(self, grace_s: float, on_done: Callable[[], None]) -> None:
-        """End the CLI's process group, gently and then hard after ``grace_s``. Idempotent."""
+
+class StdioEndpoint(Endpoint, Protocol):
+    """One live CLI behind a pipe. Its stdout is a file: nothing of it is lost, none of it need be drained."""
+
+    @property
+    def orphaned(self) -> bool:
+        """Started by a host that is dead: its stdin is closed, it does what it was told and ends."""
+        ...
+
+    def write(self, data: bytes, on_done: Callable[[WriteResult], None]) -> None:
+        """Put all of it into its stdin, in order, without blocking. Each write is answered before the exit is told."""
         ...
 
 
+class Written(msgspec.Struct, frozen=True):
+    """All of it is in the pipe."""
+
+
+class NotWritten(msgspec.Struct, frozen=True):
+    """Nothing of it went out, for sure."""
+
+    error: LastwordError
+
+
+class PerhapsWritten(msgspec.Struct, frozen=True):
+    """Some of it went out."""
+
+    error: LastwordError
+
+
+WriteResult: TypeAlias = Written | NotWritten | PerhapsWritten
+
+
 class Transport(Protocol):
-    """Opens endpoints."""
+    """What every transport is asked."""
 
     @property
     def name(self) -> TransportName: ...
+
+    def watch_exit(self, endpoint: Any, on_exit: Callable[[int | None], None]) -> None:
+        """Call once when the process of the endpoint is gone (exit status where it is known); at once if it is."""
+        ...
+
+
+class PaneTransport(Transport, Protocol):
+    """Opens CLIs in panes."""
 
     def open(
         self,
@@ -84,15 +131,55 @@ class Transport(Protocol):
         env: Mapping[str, str],
         width: int,
         height: int,
-        on_opened: Callable[[Endpoint | LastwordError], None],
+        on_opened: Callable[[PaneEndpoint | LastwordError], None],
     ) -> None: ...
 
-    def watch_exit(self, endpoint: Endpoint, on_exit: Callable[[int | None], None]) -> None:
-        """Call once when the process of the endpoint is gone (exit status where it is known); at once if it is."""
+    def attach_command(self, endpoint: Any) -> tuple[str, ...]:
+        """What a person types to watch it."""
         ...
 
-    def attach_command(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """What a person types to watch it."""
+
+class Streams(Protocol):
+    """The files that children behind pipes leave: one set for each process of a session, by its epoch."""
+
+    def stream(self, name: str) -> str:
+        """Path, without its ending, of the files of the process that is opened under that name, ``SESSION-EPOCH``."""
+        ...
+
+    def epochs(self, session_id: SessionId) -> Sequence[int]:
+        """Of which processes of that session there are files, oldest first."""
+        ...
+
+    def discard(self, session_id: SessionId, before_epoch: int | None) -> None:
+        """Delete the files of that session's earlier processes; None: of all of them."""
+        ...
+
+
+class StdioTransport(Streams, Transport, Protocol):
+    """Opens CLIs behind pipes."""
+
+    def open(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        on_opened: Callable[[StdioEndpoint | LastwordError], None],
+    ) -> None:
+        """Start it with stdout and stderr in the stream files of that name."""
+        ...
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Append to the file of what was sent to it; done when this returns.
+
+        Raises:
+            TransportError: nothing is certain to be kept: it is not to be sent.
+        """
+        ...
+
+    def last_words(self, name: str) -> str:
+        """The end of its stderr, on one line."""
         ...
 
 

@@ -24,9 +24,9 @@ def recorded_end(journal: SqliteJournal, session: SessionRow, row: TurnRow) -> T
     """The terminal record of that very turn, found by its native id; where it was never bound, by the prompt with its
     message's text, recorded since it was accepted and not bound to another turn. None where there is none.
     """
-    from lastword.transports.providers import PROVIDERS  # noqa: PLC0415 - loaded for this alone
+    from lastword.transports.providers import ADAPTERS  # noqa: PLC0415 - loaded for this alone
 
-    adapter = PROVIDERS.get(session.provider)
+    adapter = ADAPTERS.get((session.provider, session.transport))
     path = _path(journal, session, row)
     if adapter is None or not path or not Path(path).is_file():
         return None
@@ -62,6 +62,8 @@ def _facts(adapter: Adapter, path: str, native_session: str, offset: int) -> Ite
 
 def _is_ours(journal: SqliteJournal, adapter: Adapter, row: TurnRow, prompt: PromptRecorded) -> bool:
     message = journal.message(row.message_id) if row.message_id is not None else None
+    if message is not None and prompt.key:
+        return adapter.key(message.message_id) == prompt.key
     at = prompt.evidence.native_at
     if message is None or at is None or at < message.accepted_at - SKEW_S:
         return False

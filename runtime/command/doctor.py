@@ -82,13 +82,15 @@ def _tmux() -> Check:
 
 def _providers() -> Iterator[Check]:
     from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late
-    from lastword.transports.providers import PROVIDERS  # noqa: PLC0415
+    from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
 
     versions = preflight.Versions()
     usable = 0
     faults: list[Check] = []
     for name in cli_providers():
-        adapter = PROVIDERS[name]
+        over = [adapter for (known, _), adapter in ADAPTERS.items() if known == name]
+        adapter = over[0]
+        ways = ", ".join(each.transport for each in over)
         try:
             executable = preflight.find_executable(adapter, None, os.environ)
             version = versions.of(adapter, executable, os.environ)
@@ -97,7 +99,7 @@ def _providers() -> Iterator[Check]:
             faults.append(_bad(name, error))
         else:
             usable += 1
-            yield Check(name=name, verdict="ok", found=f"{version}, certified ({executable[0]})")
+            yield Check(name=name, verdict="ok", found=f"{version}, certified, over {ways} ({executable[0]})")
         cached = cached_cli(adapter)
         if cached is not None:
             yield Check(name=name, verdict="note", found=f"pinned for rehearsals: {cached}")

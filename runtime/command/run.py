@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
+from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import RejectedError, UsageError
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.outcome import Completion
@@ -51,6 +52,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     cwd: Path | None
     model: str
     permission_mode: str
+    transport: TransportName | None
+    """As it was given; the runtime refuses what it does not know."""
     deadline_s: float | None
     rehearse: bool
     json_form: bool
@@ -74,6 +77,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--cwd", type=click.Path(path_type=Path), help="Working directory of the CLI (default: this one).")
 @click.option("--model", default="", help="Passed to the CLI.")
 @click.option("--permission-mode", default="", help="Passed to the CLI.")
+@click.option("--transport", help="How the CLI is spoken to (default: in a pane); lastword doctor names what there is.")
 @click.option("--deadline", type=click.FloatRange(min=0), help="Cancel the turn after so many seconds.")
 @click.option("--json", "json_form", is_flag=True, help="Print the completion as JSON on stdout.")
 @click.option("--rehearse", is_flag=True, help="The real CLI, sealed off, on a scripted model: no key, no network.")
@@ -128,9 +132,9 @@ def _place(options: _Options, stack: ExitStack) -> _Place:
     from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late: only a rehearsal needs these
     from lastword.runtime.command._rehearse import find_real_cli  # noqa: PLC0415
     from lastword.runtime.testing import Rehearsal  # noqa: PLC0415
-    from lastword.transports.providers import PROVIDERS  # noqa: PLC0415
+    from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
 
-    executable = find_real_cli(preflight.find_adapter(PROVIDERS, options.provider))
+    executable = find_real_cli(preflight.find_adapter(ADAPTERS, options.provider, options.transport))
     sealed = stack.enter_context(Rehearsal(provider=options.provider))
     env, cwd = sealed.env, sealed.cwd
     if options.cwd is not None:
@@ -161,7 +165,11 @@ def _here(options: _Options, place: _Place, quiet: _Quiet) -> Completion:
             session = runtime.session(session_id=options.session_id)
         else:
             session = runtime.session(
-                options.provider, cwd=place.cwd, model=options.model, permission_mode=options.permission_mode
+                options.provider,
+                cwd=place.cwd,
+                model=options.model,
+                permission_mode=options.permission_mode,
+                transport=options.transport,
             )
         session_id = session.session_id
         return _follow(LocalDesk(session), options, after=0 if options.session_id is None else session.snapshot().seq)

@@ -67,9 +67,9 @@ class PaneHost:
         assert runtime._system.settle(WAIT_S)
         runtime._closed = True
         runtime._system.shutdown(WAIT_S)
-        if runtime._edge is not None:
-            runtime._edge.transport.server.detach()
-            runtime._edge.wakes.close()
+        if (edge := runtime._edges.get("tmux")) is not None:
+            edge.transport.server.detach()
+            edge.wakes.close()
         runtime._hub.close()
         runtime._journal.close()
 
@@ -123,8 +123,7 @@ class PaneHost:
     @property
     def server(self) -> ProcessId:
         assert self.runtime is not None
-        assert self.runtime._edge is not None
-        return self.runtime._edge.transport.server.process
+        return self.runtime._edges["tmux"].transport.server.process
 
     def strays(self) -> list[int]:
         """Processes that work in the sealed folder or carry it in their environment."""

@@ -87,7 +87,7 @@ def in_panes(cycles: int) -> None:
 
         for _ in range(5):
             cycle()
-        server = runtime._edge.transport.server
+        server = runtime._edges["tmux"].transport.server
         before = (descriptors(), len(lastword_threads("lastword")), alive(Session))
         grown = resident_kib()
         for _ in range(cycles):

@@ -1,12 +1,14 @@
-"""Every built-in provider, by name: an explicit mapping, no plugin scan."""
+"""Every built-in adapter, by provider and transport: an explicit mapping, no plugin scan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lastword.actors.core.adapter import Adapter
+from lastword.actors.core.adapter import AdapterKey, AnyAdapter
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.memory import MemoryAdapter
 
-PROVIDERS: Mapping[str, Adapter] = {adapter.name: adapter for adapter in (ClaudeCodeAdapter(), MemoryAdapter())}
-"""Those that can be driven."""
+_ADAPTERS: tuple[AnyAdapter, ...] = (ClaudeCodeAdapter(), MemoryAdapter())
+ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}
+PROVIDERS: tuple[str, ...] = tuple(dict.fromkeys(adapter.name for adapter in _ADAPTERS))
+"""Those that can be driven, over whatever transport."""

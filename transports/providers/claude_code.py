@@ -22,6 +22,8 @@ from lastword.actors.core.adapter import (
     SourceSpec,
     TypedText,
 )
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.ids import MessageId
 from lastword.transports.providers import claude_code_screen as screen
 from lastword.transports.providers import claude_code_text as text_rules
 from lastword.transports.providers.claude_code_oracle import ClaudeOracle
@@ -36,6 +38,7 @@ class ClaudeCodeAdapter:
     """Claude Code over its TUI."""
 
     name = "claude-code"
+    transport: TransportName = "tmux"
     capabilities: frozenset[Capability] = frozenset(
         {
             "queues_while_busy",
@@ -77,6 +80,14 @@ class ClaudeCodeAdapter:
         root = f"{_config_folder(request)}/projects"
         folder = project_folder(request.cwd)
         return SourceSpec(kind="append-jsonl", path=f"{root}/{folder}/{request.native_session}.jsonl", root=root)
+
+    def sources(self, request: LaunchRequest) -> tuple[SourceSpec, ...]:
+        """The transcript alone."""
+        return (self.transcript(request),)
+
+    def key(self, message_id: MessageId) -> str:  # noqa: ARG002 - a prompt that is typed bears no name of ours
+        """Its text tells."""
+        return ""
 
     def status_file(self, request: LaunchRequest, pid: int) -> SourceSpec | None:
         """``CONFIG/sessions/<pid>.json``."""

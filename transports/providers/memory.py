@@ -25,6 +25,7 @@ from lastword.actors.core.adapter import (
     SourceSpec,
     TypedText,
 )
+from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.facts import (
     AssistantSaid,
     CliStatusSeen,
@@ -40,6 +41,7 @@ from lastword.actors.core.facts import (
     TurnClosed,
     UnknownRecord,
 )
+from lastword.actors.core.ids import MessageId
 from lastword.actors.core.outcome import ErrorKind, Evidence, Status, TurnError
 from lastword.actors.core.transcript import LineFramer
 
@@ -191,6 +193,7 @@ class MemoryAdapter:
     """Adapter of the in-process CLI. ``root``: the folder that its files are named under, as its world's."""
 
     name = "memory"
+    transport: TransportName = "memory"
     capabilities: frozenset[Capability] = frozenset(
         {
             "queues_while_busy",
@@ -226,6 +229,14 @@ class MemoryAdapter:
     def transcript(self, request: LaunchRequest) -> SourceSpec:
         """``ROOT/SESSION.jsonl``."""
         return SourceSpec(kind="append-jsonl", path=f"{self._root}/{request.native_session}.jsonl", root=self._root)
+
+    def sources(self, request: LaunchRequest) -> tuple[SourceSpec, ...]:
+        """That file."""
+        return (self.transcript(request),)
+
+    def key(self, message_id: MessageId) -> str:  # noqa: ARG002
+        """Its text tells."""
+        return ""
 
     def status_file(self, request: LaunchRequest, pid: int) -> SourceSpec | None:  # noqa: ARG002
         """``ROOT/PID.json``."""

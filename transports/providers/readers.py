@@ -1,6 +1,6 @@
 """Every provider whose records are read, by name: all that can be driven, and those that cannot yet.
 
-Apart from :data:`PROVIDERS`, so that a host that drives one does not load the others.
+Apart from :data:`ADAPTERS`, so that a host that drives one does not load the others.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lastword.actors.core.adapter import Reader
-from lastword.transports.providers import PROVIDERS
+from lastword.transports.providers import ADAPTERS
 from lastword.transports.providers.claude_code_reader import ClaudeCodeReader
 from lastword.transports.providers.codex import CodexReader
 from lastword.transports.providers.cursor import CursorReader
@@ -26,4 +26,7 @@ _RECORDS: tuple[Reader, ...] = (
     PiReader(),
     QwenReader(),
 )
-READERS: Mapping[str, Reader] = {**PROVIDERS, **{reader.name: reader for reader in _RECORDS}}
+READERS: Mapping[str, Reader] = {
+    **{name: adapter for (name, _), adapter in ADAPTERS.items()},
+    **{reader.name: reader for reader in _RECORDS},
+}

@@ -1,0 +1,397 @@
+"""StdioActor: sole writer to one CLI's stdin. Drives a :class:`~lastword.actors.core.talk.Talk`.
+
+It hears the child by reading the file that the child's stdout is, as the transcript watcher does for facts: this one
+listens for what is said to us (handshakes, dialogs, receipts), that one for what happened. Nothing here ends a turn.
+
+A CLI whose host died has lost its stdin: it is not spoken to again (*mute*). It is left to end by itself, and what is
+delivered meanwhile waits for the next one.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TypeAlias, assert_never, cast
+
+import msgspec
+
+from lastword.actors.core import typing_effects as reports
+from lastword.actors.core.adapter import LaunchRequest, StructuredAdapter
+from lastword.actors.core.errors import LastwordError
+from lastword.actors.core.talk import GiveUp, Named, Remind, Talk, TalkEffect, TalkReport, Write
+from lastword.actors.core.transcript import LineFramer
+from lastword.actors.core.world import (
+    Bytes,
+    Files,
+    Missing,
+    NotWritten,
+    PerhapsWritten,
+    Rewritten,
+    StdioEndpoint,
+    StdioTransport,
+    Unreadable,
+    Wakes,
+    WriteResult,
+    Written,
+)
+from lastword.actors.mouth import (
+    AnswerDialog,
+    Attach,
+    Close,
+    Closed,
+    Deliver,
+    Gone,
+    MouthCommand,
+    MouthReport,
+    Nudge,
+    Open,
+    Opened,
+    OpenFailed,
+    PressInterrupt,
+    Prove,
+    Said,
+    Withdraw,
+)
+from lastword.actors.system.actor import Actor
+
+READ_BYTES_MAX = 1024 * 1024
+"""Heard in one go; more waits for the actor's next message."""
+MUTE_INTERRUPT_GRACE_S = 1.0
+"""An orphan can be interrupted by a signal only: between the gentle one and the hard one."""
+GIVEN_UP_GRACE_S = 1.0
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    result: StdioEndpoint | LastwordError
+    epoch: int
+
+
+class _WriteDone(msgspec.Struct, frozen=True):
+    number: int
+    result: WriteResult
+    epoch: int
+
+
+class _Heard(msgspec.Struct, frozen=True):
+    """The file may have grown."""
+
+    epoch: int
+
+
+class _Reminded(msgspec.Struct, frozen=True):
+    name: str
+    epoch: int
+
+
+class _Exited(msgspec.Struct, frozen=True):
+    status: int | None
+    epoch: int
+
+
+class _Closed(msgspec.Struct, frozen=True):
+    epoch: int
+
+
+_FromEdge: TypeAlias = _Opened | _WriteDone | _Heard | _Reminded | _Exited | _Closed
+StdioCommand: TypeAlias = MouthCommand | _FromEdge
+
+
+class StdioActor(Actor):
+    """One CLI behind a pipe.
+
+    Args:
+        transport: opens children.
+        adapter: the provider.
+        files: reads what a child says.
+        wakes: hints about it.
+    """
+
+    def __init__(self, transport: StdioTransport, adapter: StructuredAdapter, files: Files, wakes: Wakes) -> None:
+        super().__init__()
+        self._transport = transport
+        self._adapter = adapter
+        self._files = files
+        self._wakes = wakes
+        self._epoch = 0
+        self._name = ""
+        self._talk: Talk | None = None
+        """None before the first child, and while the child is mute or gone."""
+        self._request: LaunchRequest | None = None
+        self._endpoint: StdioEndpoint | None = None
+        self._token: object | None = None
+        self._hinted = False
+        self._framer = LineFramer()
+        self._offset = 0
+        self._writing: dict[int, Write] = {}
+        self._numbers = count(1)
+        self._reminders: set[str] = set()
+        self._was_ready = False
+        self._given_up = ""
+        self._closing: float | None = None
+        self._opening = False
+
+    def receive(self, message: StdioCommand) -> None:
+        match message:
+            case Open():
+                self._open(message)
+            case Attach():
+                self._begin(message.epoch, message.request, name="")
+                self._opened(cast("StdioEndpoint", message.endpoint))
+            case Close():
+                self._close(message.grace_s)
+            case Nudge():
+                self._read()
+            case Deliver() | Withdraw() | PressInterrupt() | AnswerDialog() | Prove():
+                self._wanted(message)
+            case _Opened() | _WriteDone() | _Heard() | _Reminded() | _Exited() | _Closed():
+                if message.epoch == self._epoch:
+                    self._from_edge(message)
+                elif isinstance(message, _Opened) and not isinstance(message.result, LastwordError):
+                    message.result.close(0.0, lambda: None)  # opened for an epoch that is over
+            case _:
+                assert_never(message)
+
+    def stopped(self) -> None:
+        self._deafen()
+
+    def _wanted(self, message: Deliver | Withdraw | PressInterrupt | AnswerDialog | Prove) -> None:
+        talk = self._talk
+        if talk is None:
+            self._mute(message)
+            return
+        match message:
+            case Deliver():
+                self._do(talk.deliver(message.job))
+            case Withdraw():
+                self._do(talk.withdraw(message.message_id))
+            case PressInterrupt():
+                self._do(talk.interrupt(message.turn_id))
+            case AnswerDialog():
+                self._do(talk.answer(message.token, message.dialog_id, message.option))
+            case Prove():
+                self._do(talk.proved(message.message_id))
+            case _:
+                assert_never(message)
+
+    def _mute(self, message: Deliver | Withdraw | PressInterrupt | AnswerDialog | Prove) -> None:
+        """Nobody hears us. What is delivered waits: the session hands it to the next CLI, in order."""
+        match message:
+            case PressInterrupt() if self._endpoint is not None:
+                self._say(reports.Interrupted(turn_id=message.turn_id))
+                self._endpoint.close(MUTE_INTERRUPT_GRACE_S, lambda: None)
+            case AnswerDialog():
+                self._say(reports.AnswerResult(token=message.token, applied=False))
+            case PressInterrupt() | Deliver() | Withdraw() | Prove():
+                pass
+            case _:
+                assert_never(message)
+
+    def _from_edge(self, message: _FromEdge) -> None:
+        match message:
+            case _Opened(result=LastwordError() as error):
+                self._opening = False
+                self._talk = None
+                self._report(OpenFailed(epoch=self._epoch, error=error))
+            case _Opened(result=endpoint):
+                assert not isinstance(endpoint, LastwordError)
+                self._opened(endpoint)
+            case _WriteDone():
+                self._written(message.number, message.result)
+            case _Heard():
+                self._hinted = False  # before reading: what comes after it is worth another hint
+                self._read()
+            case _Reminded():
+                self._reminders.discard(message.name)
+                if self._talk is not None:
+                    self._do(self._talk.reminded(message.name))
+            case _Exited():
+                self._exited(message.status)
+            case _Closed():
+                self._report(Closed(epoch=self._epoch))
+            case _:
+                assert_never(message)
+
+    # --- life of the child ------------------------------------------------------------------------------------------
+
+    def _begin(self, epoch: int, request: LaunchRequest, name: str) -> None:
+        self._deafen()
+        self._epoch = epoch
+        self._request = request
+        self._name = name
+        self._talk = None
+        self._framer = LineFramer()
+        self._offset = 0
+        self._writing.clear()
+        self._was_ready = False
+        self._given_up = ""
+        self._closing = None
+
+    def _open(self, message: Open) -> None:
+        self._begin(message.epoch, message.request, message.name)
+        self._talk = self._adapter.talk(message.request)
+        self._opening = True
+        epoch, ref = self._epoch, self.ref
+        self._transport.open(
+            message.name,
+            message.recipe.argv,
+            cwd=message.request.cwd,
+            env=message.recipe.env,
+            on_opened=lambda result: ref.tell(_Opened(result, epoch)),
+        )
+
+    def _opened(self, endpoint: StdioEndpoint) -> None:
+        self._opening = False
+        self._endpoint = endpoint
+        epoch, ref = self._epoch, self.ref
+        self._report(Opened(epoch=epoch, pane_id=endpoint.pane_id, pid=endpoint.pid, pid_start=endpoint.pid_start))
+        self._transport.watch_exit(endpoint, lambda status: ref.tell(_Exited(status, epoch)))
+        if self._closing is not None:
+            self._close(self._closing)
+        elif self._talk is not None:
+            self._listen()
+            self._do(self._talk.opened())
+
+    def _exited(self, status: int | None) -> None:
+        self._read_rest()
+        for number in list(self._writing):  # at most once: what may have been written counts as written
+            self._written(number, Written())
+        talk, self._talk = self._talk, None
+        if talk is not None:
+            self._do(talk.gone())
+        self._deafen()
+        for name in self._reminders:
+            self.cancel_timer(("remind", name))
+        self._reminders.clear()
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None and self._closing is None:
+            endpoint.close(0.0, lambda: None)  # what it left behind
+        words = "" if self._was_ready or not self._name else self._given_up or self._transport.last_words(self._name)
+        self._report(Gone(epoch=self._epoch, exit_status=status, was_ready=self._was_ready, last_words=words))
+
+    def _close(self, grace_s: float) -> None:
+        self._closing = grace_s
+        epoch, ref = self._epoch, self.ref
+        if self._opening:
+            pass  # closed as soon as it is open: nothing may come up behind our back
+        elif self._endpoint is None:
+            self._report(Closed(epoch=epoch))
+        else:
+            self._endpoint.close(grace_s, lambda: ref.tell(_Closed(epoch), control=True))
+
+    # --- hearing ----------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        assert self._request is not None
+        heard, epoch, ref = self._request.heard, self._epoch, self.ref
+
+        def wake() -> None:  # on the edge's thread: only tells; a full mailbox is as good as a hint that waits
+            if not self._hinted:
+                self._hinted = True
+                if not ref.try_tell(_Heard(epoch)):
+                    self._hinted = False
+
+        self._hinted = False
+        self._token = self._wakes.watch(heard.path, heard.root, wake)
+        self._read()
+
+    def _deafen(self) -> None:
+        if self._token is not None:
+            self._wakes.unwatch(self._token)
+            self._token = None
+
+    def _read(self) -> None:
+        if self._talk is not None and self._endpoint is not None and self._read_once():
+            self.ref.try_tell(_Heard(self._epoch))  # more waits: take turns with the other sessions
+
+    def _read_rest(self) -> None:
+        while self._talk is not None and self._read_once():
+            pass
+
+    def _read_once(self) -> bool:
+        """Hear one piece; whether there is more."""
+        assert self._request is not None
+        read = self._files.read_from(self._request.heard.path, self._offset, READ_BYTES_MAX, 0, 0)
+        match read:
+            case Bytes():
+                self._offset += len(read.data)
+                for line in self._framer.feed(read.data):
+                    if line.data and self._talk is not None:
+                        self._do(self._talk.heard(line.data))
+                return bool(read.data) and self._offset < read.size
+            case Missing() | Unreadable() | Rewritten():
+                return False  # the sweep looks again
+            case _:
+                assert_never(read)
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _do(self, effects: list[TalkEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Write():
+                    self._write(effect)
+                case Remind():
+                    self._reminders.add(effect.name)
+                    self.after(effect.delay_s, _Reminded(effect.name, self._epoch), key=("remind", effect.name))
+                case GiveUp():
+                    self._given_up = effect.reason
+                    if self._endpoint is not None:
+                        self._endpoint.close(GIVEN_UP_GRACE_S, lambda: None)
+                case (
+                    Named()
+                    | reports.Submitted()
+                    | reports.WithdrawnReport()
+                    | reports.NotDelivered()
+                    | reports.Delivered()
+                    | reports.Interrupted()
+                    | reports.NothingToInterrupt()
+                    | reports.DialogSeen()
+                    | reports.DialogGone()
+                    | reports.AnswerResult()
+                    | reports.BecameReady()
+                    | reports.Held()
+                ):
+                    self._say(effect)
+                case _:
+                    assert_never(effect)
+
+    def _write(self, write: Write) -> None:
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        if endpoint is None:
+            return  # it is gone: what was to be said is the next one's
+        number = next(self._numbers)
+        self._writing[number] = write
+        if self._adapter.keeps_sent:
+            try:
+                self._transport.keep(self._name, write.data)
+            except LastwordError as error:
+                self._written(number, NotWritten(LastwordError("overloaded", error.reason)))
+                return
+        endpoint.write(write.data, lambda result: ref.tell(_WriteDone(number, result, epoch)))
+
+    def _written(self, number: int, result: WriteResult) -> None:
+        write = self._writing.pop(number, None)
+        if write is None:
+            return
+        match result:
+            case Written() | PerhapsWritten():
+                told = write.after
+            case NotWritten() if result.error.kind == "overloaded":
+                told = write.failed
+            case NotWritten():
+                told = ()  # the child is ending: the session hands it to the next one
+            case _:
+                assert_never(result)
+        for report in told:
+            self._say(report)
+
+    def _say(self, report: TalkReport) -> None:
+        if isinstance(report, reports.BecameReady):
+            self._was_ready = True
+        self._report(Said(epoch=self._epoch, report=report, at=self.clock.wall()))
+
+    def _report(self, report: MouthReport) -> None:
+        assert self.parent is not None
+        self.parent.tell(report)
+
+
+__all__ = ["StdioActor"]

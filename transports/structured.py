@@ -1,0 +1,456 @@
+"""Children behind pipes: stdin is a pipe of ours, stdout and stderr are append-only files of the child's own.
+
+So nothing that a child says has to be drained, nothing of it is lost when its host dies, and no grandchild that holds
+a pipe open can hang anybody (docs/adr/0009). A child is its own session and process group. One thread starts children
+and writes what a full pipe did not take at once; it sleeps when there is nothing to do. Parses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from lastword.actors.core.delivery import TransportName
+from lastword.actors.core.errors import LastwordError, TransportError
+from lastword.actors.core.ids import SessionId
+from lastword.actors.core.world import NotWritten, PerhapsWritten, StdioEndpoint, WriteResult, Written
+from lastword.transports._guard import guarded
+from lastword.transports.process import Ended, ExitWatcher, ProcessId, carriers, end_families, named, pid_start
+
+MARK = "LASTWORD_CHILD"
+"""In the environment of a child and of all that it starts: which process of which session it belongs to."""
+STDIN_BYTES_MAX = 16 * 1024 * 1024
+"""What may wait for one child to read its stdin; more is refused."""
+END_S = 1.0
+"""Once a child has not ended by itself in its grace: between the gentle signals and the hard one, at most."""
+JOIN_S = 2.0
+LAST_WORDS_BYTES = 4096
+LAST_WORDS_CHARS = 400
+STREAM_ENDINGS = (".jsonl", ".sent.jsonl", ".err")
+
+
+class Child:
+    """One child that this process started; or one that an earlier host did (*orphaned*). Thread-safe."""
+
+    pane_id = ""
+
+    def __init__(self, owner: Children, name: str, process: ProcessId, popen: subprocess.Popen[bytes] | None) -> None:
+        self.name = name
+        self.process = process
+        self.ended: Ended | None = None
+        """What closing took, once closed."""
+        self._owner = owner
+        self._popen = popen
+        self._stdin = -1
+        if popen is not None and popen.stdin is not None:
+            self._stdin = popen.stdin.fileno()
+            os.set_blocking(self._stdin, False)
+        self._lock = threading.Lock()
+        self._queue: deque[_Piece] = deque()
+        self._queued_bytes = 0
+        self._closing = False
+        self._on_closed: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<child {self.name!r} pid {self.pid}>"
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def pid_start(self) -> int:
+        return self.process.start
+
+    @property
+    def orphaned(self) -> bool:
+        """Nobody can speak to it any more."""
+        return self._stdin < 0
+
+    # --- stdin ------------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes, on_done: Callable[[WriteResult], None]) -> None:
+        """As :class:`~lastword.actors.core.world.StdioEndpoint`."""
+        with self._lock:
+            refused = self._refusal(len(data))
+            if refused is None:
+                self._queue.append(_Piece(data, on_done))
+                self._queued_bytes += len(data)
+        if refused is not None:
+            guarded(on_done, NotWritten(refused))
+            return
+        self.flush()
+
+    def _refusal(self, more: int) -> TransportError | None:
+        if self._stdin < 0:
+            return TransportError("transport_failed", "its stdin is closed", endpoint=str(self.pid))
+        if self._queued_bytes + more > STDIN_BYTES_MAX:
+            reason = f"more than {STDIN_BYTES_MAX} bytes wait for it to read its stdin"
+            return TransportError("overloaded", reason, endpoint=str(self.pid))
+        return None
+
+    def flush(self) -> None:
+        """Write what the pipe takes now; called again once it takes more."""
+        done: list[tuple[_Piece, WriteResult]] = []
+        with self._lock:
+            try:
+                while self._queue and self._stdin >= 0:
+                    piece = self._queue[0]
+                    piece.at += os.write(self._stdin, piece.data[piece.at :])
+                    if piece.at == len(piece.data):
+                        self._queue.popleft()
+                        self._queued_bytes -= len(piece.data)
+                        done.append((piece, Written()))
+            except BlockingIOError:
+                self._owner.await_room(self._stdin, self)
+            except OSError as error:  # nobody reads any more
+                done += self._shut(f"{error.strerror}")
+        for piece, result in done:
+            guarded(piece.on_done, result)
+
+    def shut(self) -> None:
+        """Close its stdin: it ends once it has done what it was told. What waits unwritten is answered."""
+        with self._lock:
+            done = self._shut("its stdin was closed")
+        for piece, result in done:
+            guarded(piece.on_done, result)
+
+    def _shut(self, reason: str) -> list[tuple[_Piece, WriteResult]]:
+        fd, self._stdin = self._stdin, -1
+        if fd >= 0 and self._popen is not None and self._popen.stdin is not None:
+            self._owner.forget_room(fd)
+            with contextlib.suppress(OSError):
+                self._popen.stdin.close()
+        error = TransportError("transport_failed", reason, endpoint=str(self.pid))
+        done: list[tuple[_Piece, WriteResult]] = [
+            (piece, PerhapsWritten(error) if piece.at else NotWritten(error)) for piece in self._queue
+        ]
+        self._queue.clear()
+        self._queued_bytes = 0
+        return done
+
+    def reap(self) -> int | None:
+        """Its exit status where it was a child of ours: minus the signal that ended it."""
+        self.shut()
+        return self._popen.poll() if self._popen is not None else None
+
+    # --- close ------------------------------------------------------------------------------------------------------
+
+    def close(self, grace_s: float, on_done: Callable[[], None] | None = None) -> None:
+        """Close its stdin and let it end by itself within the grace; then end its family, gently and hard.
+
+        Idempotent: a later call joins the first, and one with a shorter grace does not hurry it. Runs on a thread of
+        its own, bounded by the grace and about two seconds.
+        """
+        with self._lock:
+            over = self.ended is not None
+            if not over and on_done is not None:
+                self._on_closed.append(on_done)
+            start = not self._closing
+            self._closing = True
+        if over:
+            if on_done is not None:
+                guarded(on_done)
+        elif start:
+            threading.Thread(target=self._close, args=(grace_s,), name="lastword-close", daemon=True).start()
+
+    def _close(self, grace_s: float) -> None:
+        ended = Ended()
+        try:
+            self.shut()
+            by_itself = self.process.wait(grace_s)
+            ended = end_families(
+                [self.process], self._owner.marks(self.name), 0.0 if by_itself else min(grace_s, END_S)
+            )
+        finally:
+            with self._lock:
+                self.ended = ended
+                waiting, self._on_closed = self._on_closed, []
+            self._owner.forget(self)
+            for on_done in waiting:
+                guarded(on_done)
+
+
+class _Piece:
+    __slots__ = ("at", "data", "on_done")
+
+    def __init__(self, data: bytes, on_done: Callable[[WriteResult], None]) -> None:
+        self.data = data
+        self.on_done = on_done
+        self.at = 0
+
+
+class Children:
+    """The transport ``structured``. Thread-safe; nothing blocks but :meth:`close`.
+
+    Args:
+        folder: where stream files stand; made (0700) with the first child.
+        env: what every child sees; a recipe adds to it.
+    """
+
+    name: TransportName = "structured"
+
+    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._env = dict(env)
+        self._exits = ExitWatcher()
+        self._lock = threading.Lock()
+        self._children: set[Child] = set()
+        self._starts: deque[Callable[[], None]] = deque()
+        self._rooms: dict[int, Child] = {}
+        self._epoll: select.epoll | None = None
+        self._wake = -1
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    # --- files ------------------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """Where stream files stand."""
+        return self._folder
+
+    def stream(self, name: str) -> str:
+        """As :class:`~lastword.actors.core.world.StdioTransport`."""
+        return str(self._folder / name)
+
+    def keep(self, name: str, data: bytes) -> None:
+        """As :class:`~lastword.actors.core.world.StdioTransport`."""
+        try:
+            fd = self._append_to(f"{self.stream(name)}.sent.jsonl")
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise TransportError("transport_failed", f"what is sent could not be kept: {error.strerror}") from error
+
+    def last_words(self, name: str) -> str:
+        """As :class:`~lastword.actors.core.world.StdioTransport`."""
+        try:
+            with Path(f"{self.stream(name)}.err").open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - LAST_WORDS_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+        return " / ".join(line.strip() for line in text.splitlines() if line.strip())[-LAST_WORDS_CHARS:]
+
+    def discard(self, session_id: SessionId, before_epoch: int | None) -> None:
+        """As :class:`~lastword.actors.core.world.StdioTransport`."""
+        for path, known, epoch in self.streams():
+            if known == session_id and (before_epoch is None or epoch < before_epoch):
+                path.unlink(missing_ok=True)
+
+    def epochs(self, session_id: SessionId) -> list[int]:
+        """As :class:`~lastword.actors.core.world.StdioTransport`."""
+        found = {epoch for path, known, epoch in self.streams() if known == session_id and path.name.endswith(".jsonl")}
+        return sorted(found)
+
+    def streams(self) -> list[tuple[Path, SessionId, int]]:
+        """Every stream file: whose, and of which epoch."""
+        found: list[tuple[Path, SessionId, int]] = []
+        try:
+            names = [path.name for path in self._folder.iterdir()]
+        except OSError:
+            return found
+        for name in names:
+            session_id, _, number = name.partition(".")[0].rpartition("-")
+            if session_id and number.isdigit() and name.endswith(STREAM_ENDINGS):
+                found.append((self._folder / name, SessionId(session_id), int(number)))
+        return found
+
+    def _append_to(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    # --- children ---------------------------------------------------------------------------------------------------
+
+    def marks(self, name: str) -> tuple[bytes, ...]:
+        """What the environment of a child's family shows, as :func:`~lastword.transports.process.family` takes it."""
+        return (f"{MARK}={self.stream(name)}\0".encode(),)
+
+    def open(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        on_opened: Callable[[StdioEndpoint | LastwordError], None],
+    ) -> None:
+        """As :class:`~lastword.actors.core.world.StdioTransport`; a stream of that name is written on, never cut."""
+
+        def start() -> None:
+            try:
+                result: StdioEndpoint | LastwordError = self._start(name, argv, cwd, env)
+            except (OSError, ValueError) as error:
+                reason = f"{argv[0]} could not be started: {getattr(error, 'strerror', None) or error}"
+                result = TransportError("launch_failed", reason)
+            guarded(on_opened, result)
+
+        with self._lock:
+            if not self._closed:
+                self._starts.append(start)
+                self._awake()
+                return
+        on_opened(TransportError("transport_failed", "the transport is closed"))
+
+    def adopt(self, name: str, process: ProcessId) -> Child:
+        """One that an earlier host started: it can be awaited and ended, not spoken to."""
+        child = Child(self, name, process, None)
+        with self._lock:
+            self._children.add(child)
+        return child
+
+    def left_behind(self) -> dict[str, Child | None]:
+        """By name, what of an earlier host there still is: the child itself, or None where only what it started lives
+        (which is ended here; blocks for a second at most).
+        """
+        found: dict[str, Child | None] = {}
+        prefix = f"{self._folder}{os.sep}"
+        for carrier in carriers(MARK):
+            name = carrier.value.removeprefix(prefix)
+            if not carrier.value.startswith(prefix) or not Path(f"{carrier.value}.jsonl").exists():
+                continue
+            if carrier.leads and found.get(name) is None and self.child(name) is None:
+                found[name] = self.adopt(name, carrier.process)
+            else:
+                found.setdefault(name, None)
+        for name, child in found.items():
+            if child is None and self.child(name) is None:
+                end_families((), self.marks(name), 0.0)
+        return found
+
+    def child(self, name: str) -> Child | None:
+        """The living one of that name."""
+        with self._lock:
+            return next((each for each in self._children if each.name == name), None)
+
+    def watch_exit(self, endpoint: Child, on_exit: Callable[[int | None], None]) -> None:
+        """As :class:`~lastword.actors.core.world.Transport`."""
+        self._exits.watch(endpoint.pid, lambda _: on_exit(endpoint.reap()), start=endpoint.pid_start)
+
+    def forget(self, child: Child) -> None:
+        """It is closed."""
+        child.reap()
+        with self._lock:
+            self._children.discard(child)
+
+    def _start(self, name: str, argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Child:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stem = self.stream(name)
+        out = self._append_to(f"{stem}.jsonl")
+        try:
+            err = self._append_to(f"{stem}.err")
+            try:
+                popen = subprocess.Popen(
+                    list(argv),
+                    stdin=subprocess.PIPE,
+                    stdout=out,
+                    stderr=err,
+                    cwd=cwd,
+                    env={**self._env, **env, MARK: stem},
+                    start_new_session=True,
+                    bufsize=0,
+                )
+            finally:
+                os.close(err)
+        finally:
+            os.close(out)
+        child = Child(self, name, ProcessId(popen.pid, pid_start(popen.pid) or 0), popen)
+        with self._lock:
+            self._children.add(child)
+        return child
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def await_room(self, fd: int, child: Child) -> None:
+        """Call ``child.flush`` once that pipe takes more. Called under the child's lock."""
+        with self._lock:
+            if self._closed:
+                return
+            self._rooms[fd] = child
+            self._awake()
+            assert self._epoll is not None
+            with contextlib.suppress(FileExistsError):
+                self._epoll.register(fd, select.EPOLLOUT | select.EPOLLONESHOT)
+                return
+            self._epoll.modify(fd, select.EPOLLOUT | select.EPOLLONESHOT)
+
+    def forget_room(self, fd: int) -> None:
+        """That pipe is being closed."""
+        with self._lock:
+            if self._rooms.pop(fd, None) is not None and self._epoll is not None and not self._epoll.closed:
+                with contextlib.suppress(OSError):
+                    self._epoll.unregister(fd)
+
+    def _awake(self) -> None:
+        if self._thread is None:
+            self._epoll = select.epoll()
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            self._epoll.register(self._wake, select.EPOLLIN)
+            self._thread = threading.Thread(target=self._run, name="lastword-stdio", daemon=True)
+            self._thread.start()
+        os.eventfd_write(self._wake, 1)
+
+    def _run(self) -> None:
+        assert self._epoll is not None
+        while True:
+            ready = self._epoll.poll()
+            with self._lock:
+                closed = self._closed
+                starts = list(self._starts)
+                self._starts.clear()
+                roomy = [self._rooms[fd] for fd, _ in ready if fd in self._rooms]
+                if any(fd == self._wake for fd, _ in ready):
+                    with contextlib.suppress(BlockingIOError):
+                        os.eventfd_read(self._wake)
+            for start in starts:
+                start()
+            for child in roomy:
+                child.flush()
+            if closed and not starts:
+                break
+        self._epoll.close()
+        os.close(self._wake)
+
+    def close(self, grace_s: float) -> list[str]:
+        """End every child, at the same time; blocks for about the grace and two seconds. What lives in spite of it, as
+        ``pid (name)``.
+        """
+        with self._lock:
+            if self._closed:
+                return []
+            self._closed = True
+            thread = self._thread
+            if thread is not None:
+                self._awake()
+        if thread is not None:
+            thread.join(JOIN_S)
+        with self._lock:
+            children = list(self._children)
+        left: list[str] = []
+        waits: list[tuple[Child, threading.Event]] = []
+        for child in children:
+            done = threading.Event()
+            child.close(grace_s, done.set)
+            waits.append((child, done))
+        for child, done in waits:
+            done.wait(grace_s + END_S + JOIN_S)
+            if child.ended is None:
+                left.append(named(child.pid))
+            else:
+                left += [named(pid) for pid in child.ended.survivors]
+        self._exits.close()
+        return left
+
+
+__all__ = ["MARK", "Child", "Children"]
