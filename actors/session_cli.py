@@ -155,7 +155,7 @@ class Cli:
             source=source,
             earlier=tuple(earlier),
             oracle=lambda offset: adapter.oracle(source, native, offset),
-            cursor=self._usable_place(source),
+            cursor=self._usable_place(source) if session.deps.streams is None else None,  # one process's life is short
             epoch=epoch,
             goes_on=session.deps.streams is not None,
         )

@@ -76,14 +76,15 @@ def read_turns(facts: Iterable[Fact]) -> list[ReadTurn]:
     turns: dict[str, ReadTurn] = {}
     for fact in facts:
         match fact:
+            case PromptRecorded(native_turn=native) if native in turns:
+                turns[native].input = turns[native].input or fact.text.strip() or None  # echoed later
             case PromptRecorded():
-                if fact.native_turn not in turns:
-                    turns[fact.native_turn] = ReadTurn(
-                        native=fact.native_turn,
-                        input=fact.text.strip() or None,
-                        origin=fact.origin,
-                        names={fact.native_turn, *fact.also},
-                    )
+                turns[fact.native_turn] = ReadTurn(
+                    native=fact.native_turn,
+                    input=fact.text.strip() or None,
+                    origin=fact.origin,
+                    names={fact.native_turn, *fact.also},
+                )
             case InputJoined(native_turn=native) if native in turns:
                 turns[native].joined.append(fact.text.strip())
                 turns[native].names.update(fact.also)

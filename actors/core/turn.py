@@ -276,9 +276,10 @@ def _cancelling(turn: Turn, event: TurnEvent, now: Now) -> Step:
     match event:
         case Begin():
             return turn, _resume_cancelling(turn, now)
+        case Bound() if turn.native_turn == event.prompt.native_turn:
+            return _bind_again(turn, event), ()
         case Bound():
-            bound, effects = _bind(turn, event, now)
-            return bound, effects
+            return _bind(turn, event, now)
         case Adopted():
             return _adopt(turn, event, now)
         case Submitted():

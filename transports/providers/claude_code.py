@@ -34,10 +34,41 @@ PROJECT_NAME_UNITS_MAX = 200
 """A longer folder name is cut there, and a hash of the whole path follows."""
 
 
-class ClaudeCodeAdapter:
-    """Claude Code over its TUI."""
+class ClaudeCode:
+    """What both of its adapters share."""
 
     name = "claude-code"
+    certified_versions: tuple[str, ...] = ("2.1.332",)
+    executables: tuple[str, ...] = ("claude",)
+
+    def new_native_session(self, entropy: bytes) -> str:
+        """A random UUID, the form that ``--session-id`` takes."""
+        return str(uuid.UUID(bytes=entropy[:16], version=4))
+
+    def parse_version(self, output: str) -> str:
+        """``2.1.332 (Claude Code)`` -> ``2.1.332``."""
+        found = _VERSION.search(output)
+        return found.group(1) if found else ""
+
+    def transcript(self, request: LaunchRequest) -> SourceSpec:
+        """``CONFIG/projects/<cwd, every other character a dash>/<session-id>.jsonl``; not there before a prompt."""
+        root = f"{_config_folder(request)}/projects"
+        folder = project_folder(request.cwd)
+        return SourceSpec(kind="append-jsonl", path=f"{root}/{folder}/{request.native_session}.jsonl", root=root)
+
+    def conversation(self, request: LaunchRequest) -> list[str]:
+        """The arguments for a new conversation or a known one, and how it is asked for."""
+        argv = ["--resume" if request.resume else "--session-id", request.native_session]
+        if request.permission_mode:
+            argv += ["--permission-mode", request.permission_mode]
+        if request.model:
+            argv += ["--model", request.model]
+        return [*argv, *request.extra_args]
+
+
+class ClaudeCodeAdapter(ClaudeCode):
+    """Claude Code over its TUI."""
+
     transport: TransportName = "tmux"
     capabilities: frozenset[Capability] = frozenset(
         {
@@ -54,32 +85,11 @@ class ClaudeCodeAdapter:
             "versions_in_record",
         }
     )
-    certified_versions: tuple[str, ...] = ("2.1.332",)
-    executables: tuple[str, ...] = ("claude",)
-
-    def new_native_session(self, entropy: bytes) -> str:
-        """A random UUID, the form that ``--session-id`` takes."""
-        return str(uuid.UUID(bytes=entropy[:16], version=4))
-
-    def parse_version(self, output: str) -> str:
-        """``2.1.332 (Claude Code)`` -> ``2.1.332``."""
-        found = _VERSION.search(output)
-        return found.group(1) if found else ""
 
     def launch(self, request: LaunchRequest) -> LaunchRecipe:
         """``claude --session-id ID`` for a new conversation, ``claude --resume ID`` for a known one."""
-        argv = [*request.executable, "--resume" if request.resume else "--session-id", request.native_session]
-        if request.permission_mode:
-            argv += ["--permission-mode", request.permission_mode]
-        if request.model:
-            argv += ["--model", request.model]
-        return LaunchRecipe(argv=(*argv, *request.extra_args), env={}, native_session=request.native_session)
-
-    def transcript(self, request: LaunchRequest) -> SourceSpec:
-        """``CONFIG/projects/<cwd, every other character a dash>/<session-id>.jsonl``; not there before a prompt."""
-        root = f"{_config_folder(request)}/projects"
-        folder = project_folder(request.cwd)
-        return SourceSpec(kind="append-jsonl", path=f"{root}/{folder}/{request.native_session}.jsonl", root=root)
+        argv = (*request.executable, *self.conversation(request))
+        return LaunchRecipe(argv=argv, env={}, native_session=request.native_session)
 
     def sources(self, request: LaunchRequest) -> tuple[SourceSpec, ...]:
         """The transcript alone."""

@@ -555,7 +555,7 @@ class ClaudeOracle:
     def _failed(self, turn: _Turn, line: Line, message: Message, evidence: Evidence) -> None:
         word = line.error if isinstance(line.error, str) else ""
         text = text_of(message.content)
-        kind = _error_kind(word, line.api_error_status, message.stop_reason, text)
+        kind = api_error_kind(word, line.api_error_status, message.stop_reason, text)
         error = TurnError(
             kind=kind,
             message=text[:2000],
@@ -697,7 +697,7 @@ def _resets_at(quota: object) -> float | None:
     return float(at) if isinstance(at, int | float) and not isinstance(at, bool) and 0 < at < RESETS_AT_MAX else None
 
 
-def _error_kind(word: str, status: int | None, stop_reason: str | None, text: str) -> ErrorKind:
+def api_error_kind(word: str, status: int | None, stop_reason: str | None, text: str) -> ErrorKind:
     """The kind of a final API error, from the CLI's own word first, the HTTP status second, its text last."""
     lowered = text.lower()
     if stop_reason == "refusal":

@@ -7,8 +7,8 @@ import msgspec
 from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.transports.providers.claude_code_oracle import ClaudeOracle
 from lastword.transports.providers.claude_code_records import METADATA_TYPES
+from lastword.transports.providers.claude_code_stream import ClaudeStreamOracle
 from lastword.transports.providers.line_oracle import SniffingOracle
-from lastword.transports.providers.stream_json import ClaudeStreamOracle
 
 
 class _Shape(msgspec.Struct, frozen=True):

@@ -98,13 +98,21 @@ class StreamLine(msgspec.Struct, frozen=True):
     error: Any = None
     errors: Any = None
     request_id: str | None = None
+    command_uuid: str = ""
+    state: str = ""
+    isReplay: bool = False  # noqa: N815 - the wire's own spelling
+    isSynthetic: bool = False  # noqa: N815
+    is_api_error_message: bool = False
+    user_message_uuids: list[str] = []
 
 
 _LINE = msgspec.json.Decoder(StreamLine)
 
 
-class _Turn:
-    __slots__ = ("finished", "message", "native", "prompted", "text", "tools")
+class OpenTurn:
+    """The native turn that the stream is in."""
+
+    __slots__ = ("carry", "finished", "known", "message", "native", "prompted", "text", "tools")
 
     def __init__(self, native: str, *, prompted: bool) -> None:
         self.native = native
@@ -112,6 +120,10 @@ class _Turn:
         self.message = ""
         self.text: str | None = None
         """Of the last assistant message; None while there is none."""
+        self.carry = ""
+        """Of the message before, which this one goes on."""
+        self.known = False
+        """Its text was told."""
         self.tools: set[str] = set()
         self.finished: set[str] = set()
 
@@ -124,7 +136,7 @@ class StreamJsonOracle(LineOracle):
 
     def __init__(self, native_session: str = "", offset: int = 0) -> None:
         super().__init__(native_session, offset)
-        self._turn: _Turn | None = None
+        self._turn: OpenTurn | None = None
         self._version = ""
 
     @property
@@ -155,7 +167,11 @@ class StreamJsonOracle(LineOracle):
             case "result":
                 self._result(line, evidence)
             case _:
-                self._unknown(f"type:{line.type[:40]}", evidence)
+                self._other(line, evidence)
+
+    def _other(self, line: StreamLine, evidence: Evidence) -> None:
+        """An event of a type that not every one of these CLIs has."""
+        self._unknown(f"type:{line.type[:40]}", evidence)
 
     def _system(self, line: StreamLine, evidence: Evidence) -> None:
         match line.subtype:
@@ -164,12 +180,7 @@ class StreamJsonOracle(LineOracle):
                 if version and version != self._version:
                     self._version = version
                     self._facts.append(CliVersionSeen(version=version))
-                if self._turn is not None:
-                    turn, self._turn = self._turn, None
-                    lost = TurnClosed(native_turn=turn.native, status="lost", evidence=evidence, error=SUPERSEDED)
-                    if turn.prompted:
-                        self._close(lost)
-                self._begin(evidence)
+                self._init(line, evidence)
             case "compact_boundary":
                 self._facts.append(CompactionRecorded(evidence=evidence))
             case "api_retry":
@@ -180,21 +191,32 @@ class StreamJsonOracle(LineOracle):
             case _:
                 pass  # hooks, thinking, status: nothing about the turn's life
 
-    def _begin(self, evidence: Evidence) -> _Turn:
+    def _init(self, line: StreamLine, evidence: Evidence) -> None:  # noqa: ARG002 - for those that say more in it
+        """A native turn begins."""
+        self._supersede(evidence)
+        self._begin(evidence)
+
+    def _supersede(self, evidence: Evidence) -> None:
+        """No end of the turn that is open will come any more."""
+        turn, self._turn = self._turn, None
+        if turn is not None and turn.prompted:
+            self._close(TurnClosed(native_turn=turn.native, status="lost", evidence=evidence, error=SUPERSEDED))
+
+    def _begin(self, evidence: Evidence) -> OpenTurn:
         native = f"{self._native_session}@{evidence.offset}"
-        self._turn = turn = _Turn(native, prompted=False)
+        self._turn = turn = OpenTurn(native, prompted=False)
         if not self.echoes_prompts:
             self._prompted(turn, "", evidence)
         return turn
 
-    def _open(self, evidence: Evidence) -> _Turn:
+    def _open(self, evidence: Evidence) -> OpenTurn:
         """The open turn; one that was begun before the stream is read, where there is none."""
         turn = self._turn or self._begin(evidence)
         if not turn.prompted:
             self._prompted(turn, "", evidence)
         return turn
 
-    def _prompted(self, turn: _Turn, text: str, evidence: Evidence) -> None:
+    def _prompted(self, turn: OpenTurn, text: str, evidence: Evidence) -> None:
         turn.prompted = True
         self._facts.append(PromptRecorded(native_turn=turn.native, text=text, evidence=evidence, taken="sdk"))
 
@@ -211,9 +233,9 @@ class StreamJsonOracle(LineOracle):
             if turn_now is not None:
                 self._returned(turn_now, block.tool_use_id, block.content, evidence, failed=block.is_error)
 
-    def _assistant(self, turn: _Turn, line: StreamLine, message: Message, evidence: Evidence) -> None:
+    def _assistant(self, turn: OpenTurn, line: StreamLine, message: Message, evidence: Evidence) -> None:
         if not message.id or turn.message != message.id:
-            turn.message, turn.text = message.id, ""
+            turn.message, turn.text, turn.carry = message.id, turn.carry, ""
         for block in message.blocks:
             if block.type == "text":
                 turn.text = (turn.text or "") + block.text
@@ -228,7 +250,7 @@ class StreamJsonOracle(LineOracle):
             elif block.type in ("tool_use", "server_tool_use", "mcp_tool_use"):
                 self._called(turn, block.id, block.name, block.input, evidence)
 
-    def _tool_call(self, turn: _Turn, line: StreamLine, evidence: Evidence) -> None:
+    def _tool_call(self, turn: OpenTurn, line: StreamLine, evidence: Evidence) -> None:
         """Cursor's: ``{"<name>ToolCall": {"args", "result"?: {"success"|…}}}``."""
         if not line.tool_call:
             self._unknown("tool_call_without_call", evidence)
@@ -242,7 +264,7 @@ class StreamJsonOracle(LineOracle):
             failed = not (isinstance(result, dict) and "success" in result)
             self._returned(turn, line.call_id, result, evidence, failed=failed)
 
-    def _called(self, turn: _Turn, call_id: str, name: str, arguments: Any, evidence: Evidence) -> None:
+    def _called(self, turn: OpenTurn, call_id: str, name: str, arguments: Any, evidence: Evidence) -> None:
         turn.text, turn.message = None, ""  # text before a call is not the answer
         if call_id and call_id not in turn.tools:
             turn.tools.add(call_id)
@@ -256,7 +278,7 @@ class StreamJsonOracle(LineOracle):
                 )
             )
 
-    def _returned(self, turn: _Turn, call_id: str, content: Any, evidence: Evidence, *, failed: bool | None) -> None:
+    def _returned(self, turn: OpenTurn, call_id: str, content: Any, evidence: Evidence, *, failed: bool | None) -> None:
         if call_id in turn.tools and call_id not in turn.finished:
             turn.finished.add(call_id)
             status: ToolStatus = "error" if failed else "ok"
@@ -297,10 +319,6 @@ class StreamJsonOracle(LineOracle):
         text = as_json(message) if message is not None else ""
         native = word if word and word != "success" else ""
         return turn_error(text, kind=kind, word=native, status=line.api_error_status)
-
-
-class ClaudeStreamOracle(StreamJsonOracle):
-    """Claude Code's ``-p --output-format stream-json`` (2.1.332)."""
 
 
 class QwenStreamOracle(StreamJsonOracle):
