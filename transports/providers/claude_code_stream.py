@@ -119,7 +119,7 @@ class ClaudeStreamOracle(StreamJsonOracle):
         if line.terminal_reason != "api_error":
             return error
         kind = api_error_kind(word, line.api_error_status, line.stop_reason, error.message)
-        return msgspec.structs.replace(error, kind=kind, native_kind=word or error.native_kind)
+        return msgspec.structs.replace(error, kind=kind, native_kind=word.removeprefix("unknown") or error.native_kind)
 
     def _echo(self, key: str, text: str, evidence: Evidence) -> None:
         turn = self._turn
