@@ -79,6 +79,7 @@ class Cli:
         self.state = "starting"
         self.exhausted = False
         self._live = True
+        self._orphan = False
         self._launch_reason = reason
         self.uncertain = ()  # its record was read to the end: they wait, or have ended
         self._follow()

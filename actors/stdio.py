@@ -135,6 +135,7 @@ class StdioActor(Actor):
                 self._open(message)
             case Attach():
                 self._begin(message.epoch, message.request, name="")
+                self._was_ready = True  # in the life before: its end is no failed start
                 self._opened(cast("StdioEndpoint", message.endpoint))
             case Close():
                 self._close(message.grace_s)
@@ -264,7 +265,7 @@ class StdioActor(Actor):
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None and self._closing is None:
             endpoint.close(0.0, lambda: None)  # what it left behind
-        words = "" if self._was_ready or not self._name else self._given_up or self._transport.last_words(self._name)
+        words = "" if self._was_ready else self._given_up or self._transport.last_words(self._name)
         self._report(Gone(epoch=self._epoch, exit_status=status, was_ready=self._was_ready, last_words=words))
 
     def _close(self, grace_s: float) -> None:

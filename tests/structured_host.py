@@ -1,0 +1,46 @@
+"""A host in a process of its own, to be ended by SIGKILL: reads its orders from stdin, tells how far it came."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from lastword import Runtime
+
+WAIT_S = 60.0
+
+
+def main() -> None:
+    order = json.loads(sys.stdin.readline())
+    runtime = Runtime.open(
+        order["state"], env=order["env"], executables={"claude-code": tuple(order["argv"])}, durability="process"
+    )
+    session = runtime.session("claude-code", cwd=order["cwd"], permission_mode="default", transport="structured")
+    kinds: list[str] = []
+
+    def come_to(kind: str) -> None:
+        end = time.monotonic() + WAIT_S
+        while kind not in kinds and time.monotonic() < end:
+            time.sleep(0.005)
+            kinds[:] = [event.type for event in runtime._journal.events(session.session_id, 0, 10_000)]
+
+    first, *others = order["messages"]
+    acks = [session.send(first)]
+    if others:
+        come_to("turn_started")
+        acks += [session.send(text) for text in others]
+    come_to(order["wait_for"])
+    told = {
+        "session": session.session_id,
+        "turns": [ack.turn_id for ack in acks],
+        "messages": [ack.message_id for ack in acks],
+        "pid": session.snapshot().handle.pid,
+        "kinds": kinds,
+    }
+    print(json.dumps(told), flush=True)
+    time.sleep(WAIT_S)  # until it is killed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""A runtime on CLIs behind pipes, scripted or real. Every wait has a bound; nothing may be left at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from kit_system import until
+from lastword import Completion, Event, Runtime, Session, events
+from lastword.runtime.testing import Rehearsal
+from lastword.transports.process import Carrier, ProcessId, carriers, pid_start
+from lastword.transports.structured import MARK
+
+WAIT_S = 30.0
+SCRIPTED_STRUCTURED = Path(__file__).parents[1] / "runtime" / "testing" / "scripted_structured.py"
+HOST_PROGRAM = Path(__file__).with_name("structured_host.py")
+
+
+def scripted(*options: str) -> tuple[str, ...]:
+    return (sys.executable, str(SCRIPTED_STRUCTURED), *options)
+
+
+class StdioHost:
+    """One sealed folder, and lives of a host in it."""
+
+    def __init__(self, argv: tuple[str, ...], **options: Any) -> None:
+        self.kit = Rehearsal()
+        self.argv = argv
+        self.options = options
+        self.runtime: Runtime | None = None
+
+    def __enter__(self) -> Self:
+        self.kit.__enter__()
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self.runtime is not None:
+                report = self.runtime.close(grace_s=1.0)
+                assert report.clean, report
+            until(lambda: not self.strays(), within_s=WAIT_S)
+        finally:
+            for stray in self.strays():
+                stray.process.send(signal.SIGKILL)
+            self.kit.__exit__(None, None, None)
+
+    @property
+    def state(self) -> Path:
+        return self.kit.root / "state"
+
+    @property
+    def streams(self) -> list[str]:
+        folder = self.state / "streams"
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def open(self, **options: Any) -> Runtime:
+        merged: dict[str, Any] = {"env": self.kit.env, "durability": "process", **self.options, **options}
+        self.runtime = Runtime.open(self.state, executables={"claude-code": self.argv}, **merged)
+        return self.runtime
+
+    def close(self) -> None:
+        assert self.runtime is not None
+        runtime, self.runtime = self.runtime, None
+        report = runtime.close(grace_s=1.0)
+        assert report.clean, report
+
+    def strays(self) -> list[Carrier]:
+        """What still runs of all that was ever started here."""
+        return [each for each in carriers(MARK) if each.value.startswith(str(self.state.resolve()))]
+
+    def session(self, *args: str, **options: Any) -> Session:
+        assert self.runtime is not None
+        options = {"permission_mode": "default", "transport": "structured", **options}
+        return self.runtime.session("claude-code", cwd=self.kit.cwd, args=args, **options)
+
+    def again(self, session: Session | str) -> Session:
+        assert self.runtime is not None
+        return self.runtime.session(session_id=session if isinstance(session, str) else session.session_id)
+
+    def watched(self) -> int:
+        assert self.runtime is not None
+        return self.runtime._edges["structured"].wakes.stats.watched
+
+    def other_host(self, *messages: str, wait_for: str) -> dict[str, Any]:
+        """Another process is the host: it sends these, and is ended by SIGKILL once such an event is on record."""
+        assert self.runtime is None
+        order = {
+            "state": str(self.state),
+            "cwd": str(self.kit.cwd),
+            "env": self.kit.env,
+            "argv": self.argv,
+            "messages": messages,
+            "wait_for": wait_for,
+        }
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen(
+            [sys.executable, str(HOST_PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        ) as host:
+            assert host.stdin is not None
+            assert host.stdout is not None
+            host.stdin.write(json.dumps(order).encode() + b"\n")
+            host.stdin.flush()
+            told: dict[str, Any] = json.loads(host.stdout.readline())
+            host.kill()
+            host.wait(WAIT_S)
+        return told
+
+
+def on_record(session: Session) -> list[Event]:
+    return session._runtime._journal.events(session.session_id, 0, 100_000)
+
+
+def of_type(session: Session, body: type) -> list[Any]:
+    return [event for event in on_record(session) if isinstance(event.body, body)]
+
+
+def completions(session: Session) -> list[Completion]:
+    return [event.body.completion for event in of_type(session, events.CompletionReached)]
+
+
+def completed(session: Session, count: int = 1) -> list[Completion]:
+    """The completions, once there are as many as that."""
+    until(lambda: len(completions(session)) >= count, within_s=WAIT_S)
+    return completions(session)
+
+
+def completion_of(session: Session, turn_id: str | None) -> Completion:
+    found: Callable[[], Completion | None] = lambda: next(  # noqa: E731
+        (each for each in completions(session) if each.turn_id == turn_id), None
+    )
+    done = until(found, within_s=WAIT_S)
+    assert done is not None
+    return done
+
+
+def seen(session: Session, body: type, after: int = 0) -> Any:
+    """The first such event, once it is on record."""
+    return until(lambda: next((event for event in of_type(session, body) if event.seq > after), None), within_s=WAIT_S)
+
+
+def child_of(session: Session) -> ProcessId:
+    """Its CLI, once it runs."""
+    handle = until(lambda: (known := session.snapshot().handle).pid and known, within_s=WAIT_S)
+    return ProcessId(handle.pid, handle.pid_start)
+
+
+def ended(process: ProcessId) -> bool:
+    return pid_start(process.pid) != process.start or not process.is_alive()
