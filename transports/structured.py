@@ -30,6 +30,8 @@ STDIN_BYTES_MAX = 16 * 1024 * 1024
 END_S = 1.0
 """Once a child has not ended by itself in its grace: between the gentle signals and the hard one, at most."""
 JOIN_S = 2.0
+REAP_S = 0.5
+"""For the exit status of one that is gone; one that lives in spite of everything has none."""
 LAST_WORDS_BYTES = 4096
 LAST_WORDS_CHARS = 400
 STREAM_ENDINGS = (".jsonl", ".sent.jsonl", ".err")
@@ -138,7 +140,12 @@ class Child:
     def reap(self) -> int | None:
         """Its exit status where it was a child of ours: minus the signal that ended it."""
         self.shut()
-        return self._popen.poll() if self._popen is not None else None
+        if self._popen is None:
+            return None
+        try:
+            return self._popen.wait(REAP_S)  # two threads may reap at once: poll() would tell one of them nothing
+        except subprocess.TimeoutExpired:
+            return None
 
     # --- close ------------------------------------------------------------------------------------------------------
 
