@@ -551,7 +551,7 @@ def test_c61_after_the_close_nothing_of_a_session_is_left(host: StdioHost) -> No
 @pytest.mark.contract("C61")
 def test_c61_a_close_mid_turn_settles_it_and_ends_the_cli_within_the_grace(host: StdioHost) -> None:
     session = host.session()
-    ack = session.send("[[tool:Bash:sleep 60; echo slept]] long")
+    ack = session.send("[[tool:Bash:sleep 9; echo slept]] long")
     seen(session, events.ToolStarted)
     child = child_of(session)
     began = time.monotonic()
