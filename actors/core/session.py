@@ -426,6 +426,8 @@ class SessionCore:
         effects: list[SessionEffect] = [Proved(message_id=first.message_id, stage="submitted", evidence=fact.evidence)]
         if first.turn_id is not None:
             self.open[first.turn_id] = fact.native_turn
+            if first.stage == "typing":  # the record was faster than the report
+                effects.append(ToTurn(turn_id=first.turn_id, event=turns.Submitted(rewritten=first.typed.notes)))
             effects += [ToTurn(turn_id=first.turn_id, event=bound), *self._known_status(first.turn_id)]
         else:
             opened = self._open(first.message_id, "host", bound)

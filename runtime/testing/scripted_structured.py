@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-    from lastword.runtime.testing import scripted_cli as kit
-
     Record = dict[str, Any]
     Wait = Generator[float, None, None]
-else:
+if TYPE_CHECKING or __package__:
+    from lastword.runtime.testing import scripted_cli as kit
+else:  # run by its path
     import scripted_cli as kit
 
 VERSION = "2.1.332"

@@ -278,7 +278,7 @@ def test_the_end_of_the_cli_leaves_a_turn_whose_text_was_never_typed_open() -> N
     assert told(session.read([RecordExhausted()])) == [("Gone", "m1")]
     assert not session.settling(TurnId("t1"))
     session.typing(MessageId("m1"))
-    assert told(session.read([prompt("n1", "a")])) == [("Proved submitted", "m1"), ("Bound", "t1")]
+    assert told(session.read([prompt("n1", "a")])) == [("Proved submitted", "m1"), ("Submitted", "t1"), ("Bound", "t1")]
 
 
 def test_another_conversation_of_the_cli_is_followed_once() -> None:
