@@ -74,13 +74,22 @@ class Nudge(msgspec.Struct, frozen=True):
     """The CLI's registry changed: look."""
 
 
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """That name of the conversation is on record: what is typed there now can be found again."""
+
+    epoch: int
+    native_session: str
+
+
 class Close(msgspec.Struct, frozen=True, kw_only=True):
     """End the CLI."""
 
     grace_s: float
 
 
-MouthCommand: TypeAlias = Open | Attach | Deliver | Withdraw | PressInterrupt | AnswerDialog | Prove | Nudge | Close
+MouthCommand: TypeAlias = (
+    Open | Attach | Deliver | Withdraw | PressInterrupt | AnswerDialog | Prove | Nudge | Known | Close
+)
 
 # --- reports to the session -------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from typing import TypeAlias, assert_never, cast
 import msgspec
 
 from lastword.actors.core import typing as core
-from lastword.actors.core.adapter import LaunchRequest, PaneAdapter, Signal, SignalView
+from lastword.actors.core.adapter import LaunchRequest, NotReady, PaneAdapter, Ready, Signal, SignalView
 from lastword.actors.core.errors import LastwordError
+from lastword.actors.core.talk import Named
 from lastword.actors.core.world import (
     Files,
     PaneEndpoint,
@@ -29,6 +30,7 @@ from lastword.actors.mouth import (
     Closed,
     Deliver,
     Gone,
+    Known,
     MouthCommand,
     MouthReport,
     Nudge,
@@ -107,6 +109,10 @@ class PaneActor(Actor):
         self._endpoint: PaneEndpoint | None = None
         self._request: LaunchRequest | None = None
         self._status_path = ""
+        self._named = ""
+        """The conversation that the session knows of, and has on record."""
+        self._named_at: float | None = None
+        """When it was last seen there."""
         self._was_ready = False
         self._last_screen: tuple[str, ...] = ()
         self._closing: float | None = None
@@ -133,6 +139,10 @@ class PaneActor(Actor):
                 self._do(self._core.proved(message.message_id, now_s))
             case Nudge():
                 self._do(self._core.nudge())
+            case Known():
+                if message.epoch == self._epoch and message.native_session != self._named:
+                    self._named, self._named_at = message.native_session, None
+                    self._do(self._core.nudge())
             case Close():
                 self._close(message.grace_s)
             case _Opened() | _Looked() | _Pasted() | _Pressed() | _LookDue() | _Exited() | _Closed():
@@ -157,7 +167,7 @@ class PaneActor(Actor):
             case _Looked(result=screen):
                 assert not isinstance(screen, LastwordError)
                 self._last_screen = screen.lines
-                signal = self._signal(screen)
+                signal = self._named_first(screen)
                 self._do(self._core.looked(message.number, signal, copy_mode=screen.in_copy_mode, now_s=now_s))
             case _Pasted():
                 self._do(self._core.pasted(ok=message.ok, now_s=now_s))
@@ -177,6 +187,7 @@ class PaneActor(Actor):
     def _begin(self, epoch: int, request: LaunchRequest) -> None:
         self._epoch = epoch
         self._request = request
+        self._named, self._named_at = request.native_session, None
         self._core = core.PaneCore(self._adapter, epoch)  # what waited here is handed over again by the session
         self._was_ready = False
         self._closing = None
@@ -202,6 +213,7 @@ class PaneActor(Actor):
         self._endpoint = endpoint
         spec = self._adapter.status_file(self._request, endpoint.pid)
         self._status_path = spec.path if spec is not None else ""
+        self._core.unannounced = spec is None
         epoch, ref = self._epoch, self.ref
         self._report(
             Opened(
@@ -256,6 +268,30 @@ class PaneActor(Actor):
             pid=endpoint.pid if endpoint is not None else 0,
         )
         return self._adapter.signals(view)
+
+    def _identity(self, screen: ScreenView) -> str:
+        request, endpoint, files = self._request, self._endpoint, self._files
+        if request is None or endpoint is None:
+            return ""
+        return self._adapter.identify(
+            msgspec.structs.replace(request, native_session=self._named),
+            screen.title,
+            lambda: files.open_files(endpoint.pid, endpoint.pid_start),
+        )
+
+    def _named_first(self, screen: ScreenView) -> Signal:
+        """What it shows; it takes no text before it is on record which conversation it is in."""
+        signal, native, now = self._signal(screen), self._identity(screen), self.clock.wall()
+        if native and native == self._named:
+            self._named_at = now
+            return signal
+        if native:
+            named = Named(native_session=native, before_at=self._named_at)
+            self._report(Said(epoch=self._epoch, report=named, at=now))
+        if not isinstance(signal, Ready):
+            return signal
+        what = "is in a conversation that is not on record yet" if native else "has not told which conversation it is in"
+        return NotReady(reason=f"the CLI {what}")
 
     def _do(self, effects: list[core.PaneEffect]) -> None:
         for effect in effects:
@@ -313,8 +349,12 @@ class PaneActor(Actor):
             endpoint.press(*press.keys, on_done=done)
 
     def _guard(self, press: core.Press) -> Callable[[ScreenView], bool]:
-        holds = self._core.guard(press)
-        return lambda screen: not screen.in_copy_mode and holds(self._signal(screen))
+        holds, named, what = self._core.guard(press), self._named, press.guard
+        return lambda screen: (
+            not screen.in_copy_mode
+            and holds(self._signal(screen))
+            and (what == "dialog" or self._identity(screen) == named)
+        )
 
     def _report(self, report: MouthReport) -> None:
         assert self.parent is not None

@@ -209,7 +209,10 @@ class SessionActor(Actor):
             resolve(self._closing.reply, None)
 
     def _committed(self, answer: Committed) -> None:
-        if self.record.committed(answer) is not None:
+        batch = self.record.committed(answer)
+        if batch is not None:
+            if batch.session is not None:
+                self.cli.recorded(batch.session.native_session)
             self.admission.committed(answer)
             self.controls.committed(answer.token)
         if answer.token == self._closed_token:

@@ -16,7 +16,7 @@ from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing_effects as reports
 from lastword.actors.core.adapter import LaunchRequest, SourceSpec
 from lastword.actors.core.errors import RejectedError
-from lastword.actors.core.facts import EndpointGoneHint
+from lastword.actors.core.facts import EndpointGoneHint, FileChangedHint
 from lastword.actors.core.ids import MessageId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState
@@ -74,6 +74,8 @@ class Cli:
         """Start it: a conversation that is on record is resumed."""
         session = self._session
         resume = self._on_record()
+        if not resume and session.deps.adapter.new_native_session(bytes(16)) == "":
+            session.core.native_session = ""  # nothing was ever said under that name: the CLI chooses another
         self.epoch += 1
         request = self._asked(resume=resume)
         self.state = "starting"
@@ -152,6 +154,7 @@ class Cli:
         session = self._session
         adapter, native = session.deps.adapter, session.core.native_session
         *earlier, source = adapter.sources(self._asked(resume=False, epoch=epoch))
+        source = self._placed(source)
         return transcript.Follow(
             source=source,
             earlier=tuple(earlier),
@@ -215,13 +218,23 @@ class Cli:
         native = session.core.native_session
         return msgspec.structs.replace(self._request, native_session=native, resume=resume, stream=stream)
 
+    def _placed(self, source: SourceSpec) -> SourceSpec:
+        """With its path: where the CLI chose it, the one on record, or the one that is found by its end."""
+        if source.path or not source.suffix:
+            return source
+        cursor = self._session.record.row.cursor
+        if cursor is not None and cursor.path.endswith(source.suffix):
+            return source.found(cursor.path)
+        return source.found(self._session.deps.files.find(source.root, source.suffix))
+
     def _on_record(self) -> bool:
         """Whether the conversation is there to be resumed."""
         session = self._session
         transcript_file = session.deps.adapter.transcript(self._asked(resume=False))
         if transcript_file is None:
             return bool(session.core.native_session)
-        probe = session.deps.files.read_from(transcript_file.path, 0, 1, 0, 0)
+        path = self._placed(transcript_file).path
+        probe = session.deps.files.read_from(path, 0, 1, 0, 0) if path else None
         return isinstance(probe, Bytes) and probe.size > 0
 
     # --- what processes behind pipes leave ---------------------------------------------------------------------------
@@ -245,9 +258,19 @@ class Cli:
         if self._session.deps.streams is not None:
             self._session.deps.streams.discard(self._session.record.row.session_id, None)
 
+    def recorded(self, native_session: str) -> None:
+        """That name is committed."""
+        if native_session and native_session == self._session.core.native_session:
+            self._session.mouth.tell(mouth.Known(epoch=self.epoch, native_session=native_session))
+
     def _named(self, named: Named) -> None:
+        """Its first name, or, in a pane, another one: a person moved it. It is left where a turn of ours runs."""
         session = self._session
         if named.native_session == session.core.native_session:
+            return
+        if session.core.native_session and session.deps.streams is None:
+            if not any(session.core.open.values()) and not session.core.backlog:
+                session.apply(session.core.moved(named.native_session, named.before_at))
             return
         session.core.native_session = named.native_session
         self.handle = msgspec.structs.replace(self.handle, native_session_id=named.native_session)
@@ -256,6 +279,8 @@ class Cli:
                 native_session=named.native_session, handle=msgspec.json.encode(self.handle).decode()
             )
         )
+        if session.deps.streams is None:
+            self._follow()
 
     # --- what is said of it -------------------------------------------------------------------------------------------
 
@@ -356,6 +381,8 @@ class Cli:
     def _submitted(self, report: reports.Submitted) -> None:
         session = self._session
         self.held = ""
+        if session.record.row.cursor is None:
+            session.watcher.tell(FileChangedHint(path="submitted"))  # the record may begin now, under a name of its own
         pending = session.core.pending.get(report.message_id)
         rows: Rows = {}
         drafts: tuple[events.Draft, ...] = ()

@@ -40,6 +40,7 @@ from lastword.actors.mouth import (
     Closed,
     Deliver,
     Gone,
+    Known,
     MouthCommand,
     MouthReport,
     Nudge,
@@ -148,6 +149,8 @@ class StdioActor(Actor):
                 self._close(message.grace_s)
             case Nudge():
                 self._read()
+            case Known():
+                pass  # what is sent is kept, by whatever name
             case Deliver() | Withdraw() | PressInterrupt() | AnswerDialog() | Prove():
                 self._wanted(message)
             case _Opened() | _WriteDone() | _Heard() | _Reminded() | _Exited() | _Closed():

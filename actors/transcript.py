@@ -26,6 +26,11 @@ READ_BYTES_MAX = 1024 * 1024
 """Bytes read and decoded in one go; more of the file waits for the actor's next message."""
 STATUS_BYTES_MAX = 64 * 1024
 UNREADABLE_RETRY_S = 0.5
+FIND_S = 0.02
+FIND_FACTOR = 1.25
+FIND_MAX_S = 2.0
+"""A record whose name the CLI chooses is looked for after so long, each time a quarter longer, up to this; a hint
+begins anew."""
 FINAL_READS_MAX = 120
 """Looks at a record that cannot be read, half a second apart, before its end is reported as unread."""
 
@@ -96,7 +101,17 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     read: bool
 
 
-WatcherCommand: TypeAlias = Follow | FollowStatus | FactsTaken | Look | FileChangedHint | EndpointGoneHint | SweepHint
+class _FindDue(msgspec.Struct, frozen=True):
+    """Look again for the record whose name is not known."""
+
+
+WatcherCommand: TypeAlias = (
+    Follow | FollowStatus | FactsTaken | Look | FileChangedHint | EndpointGoneHint | SweepHint | _FindDue
+)
+
+
+def _name(source: SourceSpec) -> str:
+    return source.suffix or source.path
 
 
 class TranscriptWatcherActor(Actor):
@@ -139,6 +154,7 @@ class TranscriptWatcherActor(Actor):
         """What begins when the record followed now has been read to its end."""
         self._looks: list[TurnId] = []
         self._blind = False
+        self._find_s = FIND_S
         self._caught_up: bool | None = None
         """What was told since the last ``Follow``."""
 
@@ -163,6 +179,9 @@ class TranscriptWatcherActor(Actor):
                 self._changed(message)
             case SweepHint():
                 self._read_status()
+                self._read()
+            case _FindDue():
+                self._find_s = min(self._find_s * FIND_FACTOR, FIND_MAX_S)
                 self._read()
             case EndpointGoneHint():
                 self._read_status()
@@ -200,15 +219,14 @@ class TranscriptWatcherActor(Actor):
             self._read_status()
         else:
             self._record_hinted = False
+            self._find_s = FIND_S
             self._read()
 
     def _follow(self, message: Follow) -> None:
         before = self._following
-        if self._token is not None:
-            self._wakes.unwatch(self._token)
         self._following = message
-        if before is None or before.source.path != message.source.path:
-            if before is not None and not message.goes_on:
+        if before is None or _name(before.source) != _name(message.source):
+            if before is not None and _name(before.source) and not message.goes_on:
                 self._tell((core_turn.Superseded(),), None)
             cursor = message.cursor
             if message.earlier or (cursor is not None and cursor.path != message.source.path):
@@ -222,8 +240,31 @@ class TranscriptWatcherActor(Actor):
         self._oracle = message.oracle(self._offset)
         self._gone = None
         self._caught_up = None
-        self._token = self._wakes.watch(message.source.path, message.source.root, self._wake)
+        self._watch(message.source)
         self._read()
+
+    def _watch(self, source: SourceSpec) -> None:
+        """Be woken for it; one that is not found yet is looked for in between."""
+        if self._token is not None:
+            self._wakes.unwatch(self._token)
+        self._token = self._wakes.watch(source.path, source.root, self._wake) if source.path else None
+        self._find_s = FIND_S
+        self.cancel_timer("find")
+
+    def _find(self, following: Follow) -> bool:
+        """Whether the record is there, whose name the CLI chose; kept from then on."""
+        source = following.source
+        if not source.suffix:
+            return False
+        path = self._files.find(source.root, source.suffix)
+        if not path:
+            if self._gone is None:
+                self.after(self._find_s, _FindDue(), key="find")
+            return False
+        found = source.found(path)
+        self._following = msgspec.structs.replace(following, source=found)
+        self._watch(found)
+        return True
 
     def _follow_status(self, source: SourceSpec | None) -> None:
         if self._status_token is not None:
@@ -284,7 +325,12 @@ class TranscriptWatcherActor(Actor):
         following, oracle = self._following, self._oracle
         assert following is not None
         assert oracle is not None
-        path = following.source.path
+        if not following.source.path and not self._find(following):
+            self._blind = False
+            self._exhausted()
+            return False
+        assert self._following is not None
+        path = self._following.source.path
         known = (
             self._tail.length
         )  # read again each time: a file written anew in place has its inode, and may have grown

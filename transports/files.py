@@ -11,7 +11,10 @@ import os
 import stat
 
 from lastword.actors.core.world import Bytes, FileRead, Missing, Rewritten, Unreadable
+from lastword.transports.process import ProcessId, children
 
+FAMILY_MAX = 32
+"""Processes that are asked what they hold open."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _NO_SUCH = frozenset({errno.ENOENT, errno.ENOTDIR})
 
@@ -65,6 +68,46 @@ def read_small(path: str, max_bytes: int) -> bytes | None:
     return read.data if isinstance(read, Bytes) and len(read.data) <= max_bytes else None
 
 
+def find(root: str, suffix: str) -> str:
+    """The one file anywhere below ``root`` whose name ends with ``suffix``; "" where there is none, or more than one."""
+    found = ""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            if name.endswith(suffix):
+                if found:
+                    return ""
+                found = os.path.join(folder, name)  # noqa: PTH118 - a tree of thousands
+    return found
+
+
+def open_files(pid: int, pid_start: int) -> tuple[str, ...]:
+    """Paths of the files that this very process holds open, and those that it started: a CLI may stand behind a wrapper
+    (``/proc``). Empty where that cannot be seen.
+    """
+    paths: list[str] = []
+    family = [pid]
+    for member in family:
+        paths += _open_files(member)
+        family += children(member)[: FAMILY_MAX - len(family)]
+    return tuple(paths) if ProcessId(pid, pid_start).is_alive() else ()
+
+
+def _open_files(pid: int) -> list[str]:
+    paths: list[str] = []
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                try:
+                    target = os.readlink(entry.path)  # noqa: PTH115
+                except OSError:
+                    continue  # closed meanwhile
+                if target.startswith("/"):
+                    paths.append(target)
+    except OSError:
+        return []
+    return paths
+
+
 def _reason(error: OSError) -> str:
     return f"{errno.errorcode.get(error.errno or 0, 'EIO')}: {error.strerror}"
 
@@ -77,6 +120,12 @@ class LocalFiles:
 
     def read_small(self, path: str, max_bytes: int) -> bytes | None:
         return read_small(path, max_bytes)
+
+    def find(self, root: str, suffix: str) -> str:
+        return find(root, suffix)
+
+    def open_files(self, pid: int, pid_start: int) -> tuple[str, ...]:
+        return open_files(pid, pid_start)
 
 
 class FileSource:

@@ -154,6 +154,17 @@ class MemoryWorld:
             file = self._files.get(path)
             return None if file is None or len(file.data) > max_bytes else bytes(file.data)
 
+    def find(self, root: str, suffix: str) -> str:
+        """As :class:`lastword.actors.core.world.Files`."""
+        with self._lock:
+            found = [path for path in self._files if path.startswith(f"{root}/") and path.endswith(suffix)]
+        return found[0] if len(found) == 1 else ""
+
+    def open_files(self, pid: int, pid_start: int) -> tuple[str, ...]:
+        """As :class:`lastword.actors.core.world.Files`."""
+        with self._lock:
+            return next((cli.holds for cli in self.started if (cli.pid, cli.pid_start) == (pid, pid_start)), ())
+
     def watch(self, path: str, root: str, on_change: Callable[[], None]) -> object:  # noqa: ARG002
         """As :class:`lastword.actors.core.world.Wakes`."""
         with self._lock:
@@ -252,6 +263,9 @@ class MemoryCli:
         self.queue: list[str] = []
         self.keys: list[str] = []
         self.copy_mode = False
+        self.title = ""
+        self.holds: tuple[str, ...] = ()
+        """Files that it holds open."""
         self.starting = False
         self.swallow_enters = 0
         self.lose_pastes = 0
@@ -396,7 +410,7 @@ class MemoryCli:
             else:
                 head = "STARTING" if self.starting else "BUSY" if self.turn else "READY"
             lines = (head, *self.draft.split("\n")) if self.draft else (head,)
-            return MemoryScreen(lines=lines, in_copy_mode=self.copy_mode)
+            return MemoryScreen(lines=lines, title=self.title, in_copy_mode=self.copy_mode)
 
     def look(self, on_screen: Callable[[ScreenView | LastwordError], None]) -> None:
         """As :class:`lastword.actors.core.world.Endpoint`."""

@@ -71,6 +71,15 @@ def child_start(pid: int, parent: int) -> int:
     return stat.start if stat is not None and stat.parent == parent else 0
 
 
+def children(pid: int) -> list[int]:
+    """Pids that were its children a moment ago; empty where that cannot be seen."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123 - hot
+            return [int(child) for child in file.read().split()]
+    except (OSError, ValueError):
+        return []
+
+
 class ProcessId(msgspec.Struct, frozen=True):
     """One process, for ever: a reused pid is another one."""
 

@@ -6,7 +6,7 @@ the edge and the actors carry it out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -26,13 +26,20 @@ class SourceSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: ``append-jsonl`` is read on from its offset; ``snapshot-json`` is read whole each time it changes.
-        path: absolute path; may not exist yet.
+        path: absolute path; may not exist yet. "" while it is not known.
         root: the folder under which wake-ups are watched for (few recursive watches, many files).
+        suffix: where the CLI chooses the name: its end, by which the one file below ``root`` is found. Only that file
+            is ever taken, never the newest; more than one is none.
     """
 
     kind: SourceKind
     path: str
     root: str
+    suffix: str = ""
+
+    def found(self, path: str) -> SourceSpec:
+        """The same with its path, once that is known: woken for in that folder alone."""
+        return msgspec.structs.replace(self, path=path, root=path.rpartition("/")[0]) if path else self
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,6 +289,12 @@ class Adapter(Protocol):
 
 class PaneAdapter(Adapter, Protocol):
     """One provider over its own TUI in a pane."""
+
+    def identify(self, request: LaunchRequest, title: str, open_files: Callable[[], Sequence[str]]) -> str:
+        """Which conversation our CLI is in now, by what our own process holds open and shows (C51); "" while that is not
+        sure: nothing is typed meanwhile. Where we choose the id, it is the request's.
+        """
+        ...
 
     def signals(self, view: SignalView) -> Signal: ...
 

@@ -527,6 +527,11 @@ class SessionCore:
         self._settling.update(owners)
         return [ToTurn(turn_id=turn_id, event=fact) for turn_id in owners]
 
+    def moved(self, native_session: str, seen_at: float | None) -> list[SessionEffect]:
+        """Our own CLI shows another conversation, and nothing of ours runs in the one before."""
+        previous, self.native_session = self.native_session, native_session
+        return [Rebound(native_session=native_session, previous=previous, seen_at=seen_at)]
+
     def _status(self, fact: CliStatusSeen) -> list[SessionEffect]:
         seen_at = self.cli_status.updated_at if self.cli_status is not None else None
         self.cli_status = fact

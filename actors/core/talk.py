@@ -47,9 +47,13 @@ class Remind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: the provider named the conversation; it is resumed by that name."""
+    """Report: the provider named the conversation; it is resumed by that name.
+
+    ``before_at``: where it is in another one than before, when it was last seen in that (Unix seconds).
+    """
 
     native_session: str
+    before_at: float | None = None
 
 
 class GiveUp(msgspec.Struct, frozen=True, kw_only=True):

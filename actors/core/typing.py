@@ -44,6 +44,10 @@ from lastword.actors.core.typing_effects import (
 START_S = 60.0
 """How long a CLI may take until its input box can be read; a dialog on the way stops this clock."""
 START_LOOK_S = 0.05
+BUSY_LOOK_S = 0.5
+IDLE_LOOK_S = 2.0
+"""Between looks at a CLI that announces nothing by itself, while nothing is to be typed: a dialog may have opened, or a
+person moved it to another conversation."""
 HOLD_LOOK_S = 0.25
 """Between looks while a dialog, a person's draft or copy mode holds delivery."""
 LAND_LOOK_S = 0.005
@@ -151,6 +155,8 @@ class PaneCore:
         self._entering = 0
         self._clear_out = False
         self._ready_once = False
+        self.unannounced = False
+        """The CLI keeps no registry that would wake us: it is looked at every now and then."""
 
     # --- commands -------------------------------------------------------------------------------------------
 
@@ -267,6 +273,9 @@ class PaneCore:
             case Phase.IDLE:
                 if self.dialog is not None or isinstance(signal, NotReady):
                     effects.append(LookIn(HOLD_LOOK_S))  # a dialog may close without a word in the registry
+                elif self.unannounced and not any(isinstance(effect, LookIn) for effect in effects):
+                    busy = isinstance(signal, Ready) and signal.busy
+                    effects.append(LookIn(BUSY_LOOK_S if busy else IDLE_LOOK_S))
             case Phase.PASTING | Phase.PRESSING | Phase.UNOPENED | Phase.GONE:
                 pass
             case _:
@@ -634,7 +643,9 @@ class PaneCore:
 
     def _next(self, now_s: float) -> list[PaneEffect]:
         if self.phase is not Phase.IDLE or not self.jobs:
-            return [] if self._interrupt is None else self._look()
+            if self._interrupt is not None:
+                return self._look()
+            return [LookIn(BUSY_LOOK_S)] if self.unannounced and self.phase is Phase.IDLE else []
         self.phase = Phase.READYING
         self._since = now_s
         self._pastes = 0
@@ -678,12 +689,14 @@ __all__ = [
     "ABSENT_S",
     "ANSWER_AGAIN_S",
     "ANSWER_STEPS_MAX",
+    "BUSY_LOOK_S",
     "CLEARS_MAX",
     "DRAWN_LOOK_S",
     "ENTERS_MAX",
     "ENTER_AGAIN_MAX_S",
     "ENTER_AGAIN_S",
     "HOLD_LOOK_S",
+    "IDLE_LOOK_S",
     "LANDED_S",
     "LAND_LOOK_MAX_S",
     "LAND_LOOK_S",

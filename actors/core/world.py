@@ -229,6 +229,14 @@ class Files(Protocol):
         """A small file, whole; None where it is missing, unreadable or larger."""
         ...
 
+    def find(self, root: str, suffix: str) -> str:
+        """The one file anywhere below ``root`` whose name ends so; "" where there is none, or more than one."""
+        ...
+
+    def open_files(self, pid: int, pid_start: int) -> tuple[str, ...]:
+        """Paths of the files that this very process, or one that it started, holds open; empty where none can be seen."""
+        ...
+
 
 class Wakes(Protocol):
     """Wake-ups for files: hints, never facts. A lost one is made good by a slow poll."""

@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.claude_code_structured import ClaudeCodeStructuredAdapter
+from lastword.transports.providers.codex import CodexAdapter
 from lastword.transports.providers.memory import MemoryAdapter
 
-_ADAPTERS: tuple[AnyAdapter, ...] = (ClaudeCodeAdapter(), ClaudeCodeStructuredAdapter(), MemoryAdapter())
+_ADAPTERS: tuple[AnyAdapter, ...] = (
+    ClaudeCodeAdapter(),
+    ClaudeCodeStructuredAdapter(),
+    CodexAdapter(),
+    MemoryAdapter(),
+)
 ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}
 PROVIDERS: tuple[str, ...] = tuple(dict.fromkeys(adapter.name for adapter in _ADAPTERS))
 """Those that can be driven, over whatever transport."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable, Sequence
 
 from lastword.actors.core.adapter import (
     Capability,
@@ -26,6 +27,7 @@ from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.ids import MessageId
 from lastword.transports.providers import claude_code_screen as screen
 from lastword.transports.providers import claude_code_text as text_rules
+from lastword.transports.providers import drawn_choice
 from lastword.transports.providers.claude_code_oracle import ClaudeOracle
 
 _VERSION = re.compile(r"\b(\d+\.\d+\.\d+)\b")
@@ -99,6 +101,10 @@ class ClaudeCodeAdapter(ClaudeCode):
         """Its text tells."""
         return ""
 
+    def identify(self, request: LaunchRequest, title: str, open_files: Callable[[], Sequence[str]]) -> str:  # noqa: ARG002
+        """The one that we chose; a move out of it stands in its registry."""
+        return request.native_session
+
     def status_file(self, request: LaunchRequest, pid: int) -> SourceSpec | None:
         """``CONFIG/sessions/<pid>.json``."""
         root = f"{_config_folder(request)}/sessions"
@@ -133,8 +139,8 @@ class ClaudeCodeAdapter(ClaudeCode):
         return screen.clear_draft_keys(draft)
 
     def answer_keys(self, dialog: DialogOpen, option: int) -> tuple[str, ...]:
-        """What chooses that option."""
-        return screen.answer_keys(dialog, option)
+        """What chooses that option: a digit would at once, but one was seen swallowed soon after a dialog opened."""
+        return drawn_choice.answer_keys(dialog, option)
 
 
 def project_folder(cwd: str) -> str:

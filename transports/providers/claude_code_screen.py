@@ -19,6 +19,7 @@ from typing import Literal
 from lastword.actors.core.adapter import DialogOpen, NotReady, Ready, Signal, SignalView
 from lastword.transports.providers.claude_code_records import RegistryFile as Registry
 from lastword.transports.providers.claude_code_records import parse_registry
+from lastword.transports.providers.drawn_choice import numbered
 
 FOOTER_LINES_MAX = 12  # under the box: status line, shortcuts, a menu
 QUESTION_CHARS_MAX = 4000
@@ -193,27 +194,11 @@ def _is_ornament(line: str) -> bool:
 
 
 def _numbered(region: Sequence[str]) -> tuple[int, tuple[str, ...], int]:
-    """Index of the first option's line, the options, and where the cursor stands.
-
-    The last run 1, 2, 3, … counts: a list of that shape in a quoted command stands above it.
-    """
-    options: list[str] = []
-    first, cursor = len(region), 0
-    for at, line in enumerate(region):
-        found = _OPTION.match(line)
-        if found is None:
-            continue
-        number = int(found["number"])
-        if number == 1:
-            options, first, cursor = [], at, 0
-        elif number != len(options) + 1 or not options:
-            continue
-        options.append(found["label"])
-        if found["cursor"]:
-            cursor = number
+    """Index of the first option's line, the options, and where the cursor stands."""
+    first, options, cursor = numbered(region, _OPTION)
     if options and options[0].startswith(CHECKBOX) and any(line.strip() == SUBMIT for line in region[first:]):
-        options.append(SUBMIT)
-    return (first, tuple(options), cursor) if options else (len(region), (), 0)
+        options = (*options, SUBMIT)
+    return first, options, cursor
 
 
 def _unnumbered(region: Sequence[str]) -> tuple[int, tuple[str, ...], int]:
@@ -258,15 +243,3 @@ def clear_draft_keys(draft: str) -> tuple[str, ...]:
     return ("C-u",) * (2 * (draft.count("\n") + 1) + 1)
 
 
-def answer_keys(dialog: DialogOpen, option: int) -> tuple[str, ...]:
-    """The next keys towards that option: one step of the cursor, and Enter once it is there.
-
-    A digit would select and confirm at once, but one was seen swallowed soon after a dialog opened.
-    """
-    if not 1 <= option <= len(dialog.options):
-        return ()
-    if not dialog.cursor:
-        return (str(option),)
-    if dialog.cursor == option:
-        return ("Enter",)
-    return ("Down",) if dialog.cursor < option else ("Up",)

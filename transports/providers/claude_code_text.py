@@ -7,9 +7,9 @@ what it would lose is refused. Source: Claude Code 2.1.332, docs/providers/claud
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from lastword.actors.core.adapter import Refused, TypedText
+from lastword.transports.providers.drawn_text import skeleton
 
 TEXT_CHARS_MAX = 2_000_000
 PLACEHOLDER_LINES = 4
@@ -94,16 +94,4 @@ def landed(typed: TypedText, draft: str) -> bool:
         found = _PLACEHOLDER.fullmatch(draft.strip())
         if found is not None:
             return found.group(1) is None or int(found.group(1)) == lines - 1
-    return _skeleton(draft) == _skeleton(pasted)
-
-
-def _skeleton(text: str) -> str:
-    """What is left of a text on a screen for sure: no white space (lines are wrapped), no emoji, no combining marks."""
-    if text.isascii():
-        return "".join(text.split())
-    kept = []
-    for character in text:
-        category = unicodedata.category(character)
-        if (category[0] in "LNP" and category != "Lm") or (character.isascii() and not character.isspace()):
-            kept.append(character)
-    return unicodedata.normalize("NFC", "".join(kept))
+    return skeleton(draft) == skeleton(pasted)

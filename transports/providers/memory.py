@@ -8,6 +8,7 @@ imitates a real CLI; it proves what lastword itself does.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -237,6 +238,10 @@ class MemoryAdapter:
     def key(self, message_id: MessageId) -> str:  # noqa: ARG002
         """Its text tells."""
         return ""
+
+    def identify(self, request: LaunchRequest, title: str, open_files: Callable[[], Sequence[str]]) -> str:  # noqa: ARG002
+        """The one that we chose."""
+        return request.native_session
 
     def status_file(self, request: LaunchRequest, pid: int) -> SourceSpec | None:  # noqa: ARG002
         """``ROOT/PID.json``."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from lastword.actors.core.adapter import Reader
 from lastword.transports.providers import ADAPTERS
 from lastword.transports.providers.claude_code_reader import ClaudeCodeReader
-from lastword.transports.providers.codex import CodexReader
+from lastword.transports.providers.codex_reader import CodexReader
 from lastword.transports.providers.cursor import CursorReader
 from lastword.transports.providers.gemini_oracle import GeminiReader
 from lastword.transports.providers.opencode_oracle import OpencodeReader
