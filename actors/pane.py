@@ -290,7 +290,9 @@ class PaneActor(Actor):
             self._report(Said(epoch=self._epoch, report=named, at=now))
         if not isinstance(signal, Ready):
             return signal
-        what = "is in a conversation that is not on record yet" if native else "has not told which conversation it is in"
+        what = (
+            "is in a conversation that is not on record yet" if native else "has not told which conversation it is in"
+        )
         return NotReady(reason=f"the CLI {what}")
 
     def _do(self, effects: list[core.PaneEffect]) -> None:

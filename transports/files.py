@@ -69,7 +69,7 @@ def read_small(path: str, max_bytes: int) -> bytes | None:
 
 
 def find(root: str, suffix: str) -> str:
-    """The one file anywhere below ``root`` whose name ends with ``suffix``; "" where there is none, or more than one."""
+    """The one file anywhere below ``root`` whose name ends so; "" where there is none, or more than one."""
     found = ""
     for folder, _, names in os.walk(root):
         for name in names:

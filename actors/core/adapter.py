@@ -291,8 +291,9 @@ class PaneAdapter(Adapter, Protocol):
     """One provider over its own TUI in a pane."""
 
     def identify(self, request: LaunchRequest, title: str, open_files: Callable[[], Sequence[str]]) -> str:
-        """Which conversation our CLI is in now, by what our own process holds open and shows (C51); "" while that is not
-        sure: nothing is typed meanwhile. Where we choose the id, it is the request's.
+        """Which conversation our CLI is in now, by what our own process holds open and shows (C51); "" while that is
+        not sure: nothing is typed meanwhile. ``request`` names the one that is on record; where we choose the id, it is
+        that one.
         """
         ...
 

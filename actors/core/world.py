@@ -234,7 +234,9 @@ class Files(Protocol):
         ...
 
     def open_files(self, pid: int, pid_start: int) -> tuple[str, ...]:
-        """Paths of the files that this very process, or one that it started, holds open; empty where none can be seen."""
+        """Paths of the files that this very process, or one that it started, holds open; empty where that cannot be
+        seen.
+        """
         ...
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lastword.actors.core.adapter import DialogOpen, NotReady, Ready, SignalView
-from lastword.transports.providers.claude_code_screen import answer_keys, clear_draft_keys, signals
+from lastword.transports.providers.claude_code_screen import clear_draft_keys, signals
+from lastword.transports.providers.drawn_choice import answer_keys
 
 SCREENS = Path(__file__).parents[1] / "fixtures" / "claude_code" / "2.1.332" / "screens"
 

@@ -241,5 +241,3 @@ def _key(question: str, options: Sequence[str], stamp: str) -> str:
 def clear_draft_keys(draft: str) -> tuple[str, ...]:
     """C-u deletes to the start of a line of the box and, there, the line break: twice for each line shown."""
     return ("C-u",) * (2 * (draft.count("\n") + 1) + 1)
-
-

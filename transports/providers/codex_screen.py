@@ -8,9 +8,9 @@ that begins with ``›`` (``!`` in shell mode) in the first column, further ones
 footer lines. A dialog or panel takes its place, and ends with a line of keys. The title is ``STATE | ID``, by
 :data:`TITLE_ITEMS`: ``Ready``, ``⠏ Working``, ``[ ! ] Action Required``; the id is cut short.
 
-Recorded: command approval, hooks review, the panels of ``/hooks``, ``/model`` and ``/permissions``, login, a conversation
-that is open elsewhere, popups, key help, shell mode. Not seen, and read by analogy: folder trust, update, rate limit,
-approval of a patch or of a tool of a server, a question of the model's. What has no line of keys is not ready.
+Recorded: command approval, hooks review, the panels of ``/hooks``, ``/model`` and ``/permissions``, login, a
+conversation that is open elsewhere, popups, key help, shell mode. Not seen, and read by analogy: folder trust, update,
+rate limit, approval of a patch or of a server's tool, a question of the model's. What has no line of keys is not ready.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEYS = re.compile(r"  +Press enter |.*\S · esc [a-z]+$|   ?(?:r retry|enter re
 _OPTION = re.compile(r"^(?P<cursor>[›>] )?\s*(?P<number>\d{1,2})\. (?P<label>.*\S)")
 _DECIDED = ("✔ You approved", "✗ You canceled", "✗ You did not approve")
 _KINDS: tuple[tuple[DialogKind, re.Pattern[str]], ...] = (
-    ("trust", re.compile(r"do you trust|trust (?:this|the) (?:folder|directory|contents)|Hooks need review", re.I)),
+    ("trust", re.compile(r"do you trust|trust (?:this|the) (?:folder|directory)|Hooks need review", re.IGNORECASE)),
     ("login", re.compile(r"API key|log ?in|sign in|authenticat", re.IGNORECASE)),
     ("permission", re.compile(r"Would you like to (?:run|make|grant|allow)|needs your approval", re.IGNORECASE)),
     ("rate_limit", re.compile(r"(?:usage|rate|session|weekly) limit|limit (?:reached|resets)", re.IGNORECASE)),
