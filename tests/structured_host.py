@@ -13,10 +13,13 @@ WAIT_S = 60.0
 
 def main() -> None:
     order = json.loads(sys.stdin.readline())
+    provider, options = order.get("provider", "claude-code"), order.get("options")
+    if options is None:
+        options = {"permission_mode": "default", "transport": "structured"}
     runtime = Runtime.open(
-        order["state"], env=order["env"], executables={"claude-code": tuple(order["argv"])}, durability="process"
+        order["state"], env=order["env"], executables={provider: tuple(order["argv"])}, durability="process"
     )
-    session = runtime.session("claude-code", cwd=order["cwd"], permission_mode="default", transport="structured")
+    session = runtime.session(provider, cwd=order["cwd"], **options)
     kinds: list[str] = []
 
     def come_to(kind: str) -> None:
