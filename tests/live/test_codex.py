@@ -121,7 +121,7 @@ def test_c19_compact_answers_no_message(host: PaneHost) -> None:
     assert session.run("before", deadline_s=WAIT_S).status == "completed"
     assert session.send(Command("/compact")).taken == "applied"
     _, own = completed(session, 2)
-    assert (own.origin, own.message_id, own.answer) == ("local_command", None, None)
+    assert (own.origin, own.message_id, own.status, own.answer or "") == ("local_command", None, "completed", "")
     assert session.run("[[say:after]] compact", deadline_s=WAIT_S).answer == "after"
     assert len(completions(session)) == 3
 

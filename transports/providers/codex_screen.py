@@ -38,6 +38,7 @@ _ASKS = "Action Required"
 _IDLE = "Ready"
 _WORKING = re.compile(r"[•◦] Working \(.*esc to interrupt\)")
 _EMPTY_BOX = re.compile(r"  (?:← for agents · )?\? for shortcuts")
+_HINT = re.compile(r"  \S")
 _QUEUES = "  tab to queue message"
 _KEYS = re.compile(r"  +Press enter |.*\S · esc [a-z]+$|   ?(?:r retry|enter resume)\b| +\^o comfortable view")
 _OPTION = re.compile(r"^(?P<cursor>[›>] )?\s*(?P<number>\d{1,2})\. (?P<label>.*\S)")
@@ -99,7 +100,7 @@ def _draft(lines: Sequence[str]) -> str | None:
         return SHELL_MODE + draft
     if _EMPTY_BOX.match(footer[-1]):
         return ""
-    hinted = len(footer) > 1 and not footer[-1].startswith(_QUEUES)
+    hinted = len(footer) > 1 and _HINT.match(footer[-1]) is not None and not footer[-1].startswith(_QUEUES)
     return "" if draft == PLACEHOLDER and hinted else draft
 
 
