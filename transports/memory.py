@@ -262,6 +262,7 @@ class MemoryCli:
         self.turn = ""
         self.queue: list[str] = []
         self.keys: list[str] = []
+        self.looks = 0
         self.copy_mode = False
         self.title = ""
         self.holds: tuple[str, ...] = ()
@@ -414,6 +415,7 @@ class MemoryCli:
 
     def look(self, on_screen: Callable[[ScreenView | LastwordError], None]) -> None:
         """As :class:`lastword.actors.core.world.Endpoint`."""
+        self.looks += 1
         if self._exit is not None:
             on_screen(TransportError("transport_failed", "the process is gone", endpoint=self.pane_id))
         elif self.stuck_looks:

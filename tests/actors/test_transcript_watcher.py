@@ -9,10 +9,10 @@ import pytest
 
 from kit_system import WAIT_MAX_S, Do, Probe, until
 from lastword.actors.core.adapter import SourceSpec
-from lastword.actors.core.facts import CliStatusSeen
+from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint, RecordExhausted
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.system import ActorSystem
-from lastword.actors.transcript import FactsRead, Follow, FollowStatus, TranscriptWatcherActor
+from lastword.actors.transcript import CaughtUp, FactsRead, Follow, FollowStatus, TranscriptWatcherActor
 from lastword.transports.memory import MemoryWorld
 from lastword.transports.providers.memory import MemoryOracle, Record, Registry
 
@@ -139,3 +139,41 @@ def test_a_hint_that_is_handled_before_its_teller_returns_stops_no_later_one(wor
         world.say(str(n))
         assert system.settle(WAIT_MAX_S)
     assert said(log) == ["0", "1", "2"]
+
+
+@pytest.mark.contract("C51")
+def test_c51_a_record_whose_name_the_cli_chooses_is_the_one_with_that_end_and_no_other(world):
+    """Not the newest, not the only one: the one of that name, as soon as it is there, wherever below the root."""
+    log: list = []
+    source = SourceSpec(kind="append-jsonl", path="", root="/memory", suffix="-mine.jsonl")
+
+    def line(text):
+        return msgspec.json.encode(Record(k="said", turn="t", text=text)) + b"\n"
+
+    with ActorSystem("watcher-find") as system:
+        parent = system.spawn(Parent, log, world, name="parent")
+        watcher = parent.ask(Do(lambda actor: actor.watcher), timeout_s=WAIT_MAX_S)
+        world.append("/memory/b/2-other.jsonl", line("not ours"))
+        watcher.tell(Follow(source=source, oracle=lambda offset: MemoryOracle(source, offset)))
+        until(lambda: any(isinstance(each, CaughtUp) for each in log))
+        world.append("/memory/a/1-mine.jsonl", line("ours"))
+        world.append("/memory/c/3-other.jsonl", line("newer, and not ours"))
+        until(lambda: said(log))
+        world.append("/memory/a/1-mine.jsonl", line("more"))
+        until(lambda: len(said(log)) == 2)
+    assert said(log) == ["ours", "more"]
+    assert {each.path for each in log if isinstance(each, FactsRead)} == {"/memory/a/1-mine.jsonl"}
+
+
+@pytest.mark.contract("C02")
+def test_c02_a_record_that_never_began_is_read_to_its_end_once_the_cli_is_gone(world):
+    log: list = []
+    source = SourceSpec(kind="append-jsonl", path="", root="/memory", suffix="-mine.jsonl")
+    with ActorSystem("watcher-none") as system:
+        parent = system.spawn(Parent, log, world, name="parent")
+        watcher = parent.ask(Do(lambda actor: actor.watcher), timeout_s=WAIT_MAX_S)
+        watcher.tell(Follow(source=source, oracle=lambda offset: MemoryOracle(source, offset)))
+        watcher.tell(EndpointGoneHint(exit_status=1))
+        until(lambda: [fact for each in log if isinstance(each, FactsRead) for fact in each.facts])
+    facts = [fact for each in log if isinstance(each, FactsRead) for fact in each.facts]
+    assert facts == [RecordExhausted(exit_status=1)]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+
+import pytest
 
 from integration.tmux_kit import open_descriptors
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable
-from lastword.transports.files import FileSource, LocalFiles, read_from, read_small
+from lastword.transports.files import FileSource, LocalFiles, find, open_files, read_from, read_small
+from lastword.transports.process import pid_start
 
 
 def test_bytes_come_with_the_identity_of_their_file(tmp_path):
@@ -68,3 +74,35 @@ def test_a_small_file_is_whole_or_none(tmp_path):
     assert read_small(str(path), 5) == b"12345"
     assert read_small(str(path), 4) is None
     assert read_small(str(tmp_path / "none"), 4) is None
+
+
+@pytest.mark.contract("C51")
+def test_c51_the_one_file_of_that_name_is_found_and_two_are_none(tmp_path):
+    folder = tmp_path / "2026" / "12"
+    folder.mkdir(parents=True)
+    assert find(str(tmp_path), "-a.jsonl") == ""
+    (folder / "rollout-a.jsonl").write_text("x")
+    (folder / "rollout-b.jsonl").write_text("x")
+    assert find(str(tmp_path), "-a.jsonl") == str(folder / "rollout-a.jsonl")
+    (tmp_path / "other-a.jsonl").write_text("x")
+    assert find(str(tmp_path), "-a.jsonl") == ""
+    assert find(str(tmp_path / "missing"), "-a.jsonl") == ""
+
+
+@pytest.mark.contract("C51")
+def test_c51_what_a_process_behind_a_wrapper_holds_open_is_seen_and_no_strangers_is(tmp_path):
+    held = tmp_path / "held.lock"
+    ours = "import sys,time; f=open(sys.argv[1],'w'); print('open',flush=True); time.sleep(60)"
+    inner = [sys.executable, "-c", ours, str(held)]
+    outer = f"import subprocess; subprocess.run({inner!r})"
+    with subprocess.Popen([sys.executable, "-c", outer], stdout=subprocess.PIPE, start_new_session=True) as wrapper:
+        try:
+            assert wrapper.stdout is not None
+            assert wrapper.stdout.readline() == b"open\n"
+            start = pid_start(wrapper.pid)
+            assert start is not None
+            assert str(held) in open_files(wrapper.pid, start)
+            assert open_files(wrapper.pid, start + 1) == ()  # that number names another process by now
+        finally:
+            os.killpg(wrapper.pid, signal.SIGKILL)
+    assert open_files(wrapper.pid, start) == ()
