@@ -10,6 +10,7 @@ import pytest
 from host_kit import WAIT_S, HeldCommits, Rig, bodies, completions, kinds
 from kit_system import until
 from lastword import events
+from lastword.actors.core.adapter import DialogOpen
 from lastword.transports.memory import MemoryWorld
 from lastword.transports.providers.memory import MemoryAdapter
 
@@ -191,3 +192,47 @@ def test_c17_a_turn_that_ends_while_no_host_lives_is_found_by_the_name_on_record
         until(lambda: completions(second, again), within_s=WAIT_S)
         (done,) = completions(second, again)
         assert (done.turn_id, done.answer) == (ack.turn_id, "meanwhile")
+
+
+@pytest.mark.contract("C51")
+def test_c51_enter_is_not_pressed_in_a_conversation_that_it_moved_to_at_the_last_moment(rig, world):
+    session = rig.session()
+    assert session.run("one", deadline_s=WAIT_S).status == "completed"
+    cli, press = world.cli, world.cli.look_then_press
+
+    def moved_meanwhile(check, *keys, on_done):
+        cli.look_then_press = press
+        shows(cli, "elsewhere")
+        press(check, *keys, on_done=on_done)
+
+    cli.look_then_press = moved_meanwhile
+    done = session.run("two", deadline_s=WAIT_S)
+    assert (done.status, done.answer, done.native_session_id) == ("completed", "echo: two", "elsewhere")
+    order = [kind for kind in kinds(rig, session) if kind in ("session_rebound", "message_submitted")]
+    assert order == ["message_submitted", "session_rebound", "message_submitted"]
+
+
+@pytest.mark.contract("C25")
+def test_c25_a_dialog_of_a_cli_that_announces_nothing_is_seen_in_the_middle_of_a_turn(rig, world):
+    world.manual = True
+    session = rig.session()
+    session.send("one")
+    until(lambda: bodies(rig, session, events.TurnStarted), within_s=WAIT_S)
+    world.cli.dialog = DialogOpen(key="p", question="Run it?", options=("Yes", "No"), kind="permission")
+    until(lambda: bodies(rig, session, events.DialogOpened), within_s=WAIT_S)
+    world.cli.dialog = None
+    until(lambda: bodies(rig, session, events.DialogClosed), within_s=WAIT_S)
+    world.cli.finish("done")
+    until(lambda: completions(rig, session), within_s=WAIT_S)
+
+
+@pytest.mark.contract("C19")
+def test_c19_what_a_person_does_in_a_conversation_that_they_moved_to_is_a_turn_of_theirs(rig, world):
+    session = rig.session()
+    assert session.run("one", deadline_s=WAIT_S).status == "completed"
+    shows(world.cli, "elsewhere")
+    world.cli.start_turn("typed by a person")
+    until(lambda: len(completions(rig, session)) == 2, within_s=WAIT_S)
+    theirs = completions(rig, session)[1]
+    assert (theirs.origin, theirs.answer) == ("human_terminal", "echo: typed by a person")
+    assert theirs.native_session_id == "elsewhere"

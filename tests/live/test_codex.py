@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 from kit_system import until
 from lastword import Command, Interrupt, events
+from lastword.transports.process import children
 from pane_kit import WAIT_S, PaneHost, Ways, keys
 from pane_promises import *  # noqa: F403 - the tests that every CLI in a pane is put to
 from structured_kit import completed, completion_of, completions, of_type, seen
@@ -198,3 +202,39 @@ def test_c24_a_wide_text_of_few_lines_lands(host: PaneHost) -> None:
         done = completion_of(session, ack.turn_id)
         assert done.status == "completed", (lines, width, done.error)
     until(lambda: session.snapshot().state == "idle", within_s=WAIT_S)
+
+
+# --- how it is started --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("C51")
+@pytest.mark.contract("C61")
+def test_c51_a_cli_that_is_started_through_its_wrapper_is_known_too_and_leaves_nothing(host: PaneHost) -> None:
+    node, wrapper = shutil.which("node"), live_clis.home_of(CACHE, "codex") / "node_modules/@openai/codex/bin/codex.js"
+    if node is None:
+        pytest.skip("no node on PATH")
+    host.close()
+    host.ways = host.ways._replace(argv=(node, str(wrapper)))
+    host.open()
+    session = host.session()
+    done = session.run("hello", deadline_s=WAIT_S)
+    assert (done.status, done.answer) == ("completed", "echo: hello")
+    (inner,) = children(session.snapshot().handle.pid)
+    assert Path(f"/proc/{inner}/exe").resolve().name == "codex"
+    host.close()
+    until(lambda: not Path(f"/proc/{inner}").exists(), within_s=WAIT_S)
+
+
+def test_the_command_rehearses_a_turn_on_it(host: PaneHost) -> None:
+    argv = [sys.executable, "-m", "lastword.runtime.command", "run", "--rehearse", "--provider", "codex"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*argv, "[[tool:Bash:echo hi]][[say:the-answer]] please"],
+        env=environment,
+        cwd=host.kit.root,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "the-answer\n"), done.stderr
