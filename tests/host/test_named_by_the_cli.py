@@ -218,6 +218,8 @@ def test_c25_a_dialog_of_a_cli_that_announces_nothing_is_seen_in_the_middle_of_a
     session = rig.session()
     session.send("one")
     until(lambda: bodies(rig, session, events.TurnStarted), within_s=WAIT_S)
+    before = world.cli.looks
+    until(lambda: world.cli.looks > before + 2, within_s=WAIT_S)  # what was left of the delivery has looked, and more
     world.cli.dialog = DialogOpen(key="p", question="Run it?", options=("Yes", "No"), kind="permission")
     until(lambda: bodies(rig, session, events.DialogOpened), within_s=WAIT_S)
     world.cli.dialog = None
@@ -236,3 +238,12 @@ def test_c19_what_a_person_does_in_a_conversation_that_they_moved_to_is_a_turn_o
     theirs = completions(rig, session)[1]
     assert (theirs.origin, theirs.answer) == ("human_terminal", "echo: typed by a person")
     assert theirs.native_session_id == "elsewhere"
+
+
+@pytest.mark.contract("C19")
+def test_c19_a_cli_that_a_person_moves_before_anything_was_sent_is_followed(rig, world):
+    session = rig.session()
+    until(lambda: named(session) == "chosen-1" and session.snapshot().state == "idle", within_s=WAIT_S)
+    shows(world.cli, "elsewhere")
+    until(lambda: named(session) == "elsewhere", within_s=WAIT_S)
+    assert session.run("one", deadline_s=WAIT_S).native_session_id == "elsewhere"
