@@ -25,6 +25,7 @@ def host(claude: Path) -> Iterator[PaneHost]:
         records=".claude/projects/*/*.jsonl",
         ended='"turn_duration"',
         error_kinds={400: "invalid_request", 401: "authentication", 429: "rate_limited"},
+        stamped_early_s=1.0,
     )
     with PaneHost(ways) as made:
         yield made
