@@ -41,8 +41,8 @@ def test_c02_a_plain_turn_completes_from_the_stream(host: StdioHost) -> None:
     assert ack.transport == "structured"
     done = completion_of(session, ack.turn_id)
     assert (done.status, done.answer) == ("completed", "echo: hello")
-    assert (done.source, done.transport, done.provider) == ("stream", "structured", "claude-code")
-    assert done.cli_version == "2.1.332"
+    assert (done.source, done.transport, done.provider) == ("stream", "structured", host.provider)
+    assert done.cli_version == host.version
     assert done.evidence is not None
     assert done.evidence.source.startswith(str(host.state.resolve() / "streams"))
     kinds = [event.type for event in on_record(session)]

@@ -8,8 +8,14 @@ from lastword.actors.core.adapter import AdapterKey, AnyAdapter
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.claude_code_structured import ClaudeCodeStructuredAdapter
 from lastword.transports.providers.memory import MemoryAdapter
+from lastword.transports.providers.pi_structured import PiStructuredAdapter
 
-_ADAPTERS: tuple[AnyAdapter, ...] = (ClaudeCodeAdapter(), ClaudeCodeStructuredAdapter(), MemoryAdapter())
+_ADAPTERS: tuple[AnyAdapter, ...] = (
+    ClaudeCodeAdapter(),
+    ClaudeCodeStructuredAdapter(),
+    MemoryAdapter(),
+    PiStructuredAdapter(),
+)
 ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}
 PROVIDERS: tuple[str, ...] = tuple(dict.fromkeys(adapter.name for adapter in _ADAPTERS))
 """Those that can be driven, over whatever transport."""
