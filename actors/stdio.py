@@ -58,6 +58,8 @@ READ_BYTES_MAX = 1024 * 1024
 MUTE_INTERRUPT_GRACE_S = 1.0
 """An orphan can be interrupted by a signal only: between the gentle one and the hard one."""
 GIVEN_UP_GRACE_S = 1.0
+EXIT_TOLD_S = 1.0
+"""Once a child is closed: how long its own exit, which tells the status, may take to be heard."""
 
 
 class _Opened(msgspec.Struct, frozen=True):
@@ -89,6 +91,7 @@ class _Exited(msgspec.Struct, frozen=True):
 
 class _Closed(msgspec.Struct, frozen=True):
     epoch: int
+    waited: bool = False
 
 
 _FromEdge: TypeAlias = _Opened | _WriteDone | _Heard | _Reminded | _Exited | _Closed
@@ -127,6 +130,8 @@ class StdioActor(Actor):
         self._was_ready = False
         self._given_up = ""
         self._closing: float | None = None
+        self._closed = False
+        """The child is closed; told once its exit was."""
         self._opening = False
 
     def receive(self, message: StdioCommand) -> None:
@@ -206,8 +211,11 @@ class StdioActor(Actor):
                     self._do(self._talk.reminded(message.name))
             case _Exited():
                 self._exited(message.status)
+            case _Closed() if self._endpoint is not None and not message.waited:
+                self._closed = True  # its exit is on its way, and tells how it ended
+                self.after(EXIT_TOLD_S, _Closed(message.epoch, waited=True), key="closed")
             case _Closed():
-                self._report(Closed(epoch=self._epoch))
+                self._tell_closed()
             case _:
                 assert_never(message)
 
@@ -225,6 +233,7 @@ class StdioActor(Actor):
         self._was_ready = False
         self._given_up = ""
         self._closing = None
+        self._closed = False
 
     def _open(self, message: Open) -> None:
         self._begin(message.epoch, message.request, message.name)
@@ -267,6 +276,13 @@ class StdioActor(Actor):
             endpoint.close(0.0, lambda: None)  # what it left behind
         words = "" if self._was_ready else self._given_up or self._transport.last_words(self._name)
         self._report(Gone(epoch=self._epoch, exit_status=status, was_ready=self._was_ready, last_words=words))
+        if self._closed:
+            self.cancel_timer("closed")
+            self._tell_closed()
+
+    def _tell_closed(self) -> None:
+        self._closed = False
+        self._report(Closed(epoch=self._epoch))
 
     def _close(self, grace_s: float) -> None:
         self._closing = grace_s

@@ -96,7 +96,7 @@ def test_c04_text_before_a_tool_is_no_answer_and_each_tool_shows_once(host: Stdi
     started = [event.body for event in of_type(session, events.ToolStarted)]
     finished = [event.body for event in of_type(session, events.ToolFinished)]
     assert [json.loads(each.arguments)["command"] for each in started] == ["echo alpha", "echo beta"]
-    assert [(each.status, each.result) for each in finished] == [("ok", "alpha"), ("ok", "beta")]
+    assert [(each.status, each.result.strip()) for each in finished] == [("ok", "alpha"), ("ok", "beta")]
     said = [event.body.text for event in of_type(session, events.AssistantMessage)]
     assert said == ["Let me look.", "Once more.", f"echo: {prompt}"]
     assert len(completions(session)) == 1

@@ -41,7 +41,7 @@ from lastword.actors.core.facts import (
     ToolStatus,
     TurnClosed,
 )
-from lastword.actors.core.outcome import Evidence, TurnError
+from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
 from lastword.transports.providers.line_oracle import CLOSED_MAX, SUPERSEDED, LineOracle, as_json, cut, turn_error, when
 from lastword.transports.providers.pi_records import Block, Entry, Event, Message, Pushed, Recorded
 
@@ -78,7 +78,8 @@ _PUSHED = msgspec.json.Decoder(Pushed)
 def error_of(message: str) -> TurnError:
     """The error of a failed run; Pi's text begins with the HTTP status where there was one."""
     found = STATUS.match(message)
-    return turn_error(message, status=int(found.group(1)) if found else None)
+    kind: ErrorKind | None = "refused" if "content_filter" in message else None
+    return turn_error(message, kind=kind, status=int(found.group(1)) if found else None)
 
 
 def after(entry: str | None) -> tuple[str, ...]:
