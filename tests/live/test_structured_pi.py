@@ -136,6 +136,17 @@ def test_c13_equal_texts_are_told_apart_by_name(host: StdioHost) -> None:
     assert (done.message_id, done.joined) == (first.message_id, tuple(ack.message_id for ack in twins))
 
 
+@pytest.mark.contract("C20")
+def test_c20_ten_messages_at_once_to_an_idle_pi_are_all_taken(host: StdioHost) -> None:
+    """It answers each of several prompts with "started" and loses all but one: they must not reach it at once."""
+    session = host.session()
+    assert session.run("[[say:warm]]", deadline_s=WAIT_S).status == "completed"
+    acks = [session.send(f"number {number}") for number in range(10)]
+    order = lambda: [m for done in completions(session)[1:] for m in (done.message_id, *done.joined)]  # noqa: E731
+    until(lambda: len(order()) == 10, within_s=WAIT_S)
+    assert order() == [ack.message_id for ack in acks]
+
+
 @pytest.mark.contract("C13")
 def test_c13_messages_at_the_very_end_of_runs_are_neither_lost_nor_doubled(host: StdioHost) -> None:
     """Each second one is sent the moment that the last word of the run is heard, whose end is still to come."""
@@ -186,6 +197,18 @@ def test_c07_an_interrupt_while_pi_waits_to_try_again_is_a_cancellation(host: St
     done = completion_of(session, ack.turn_id)
     assert (done.status, done.error.kind if done.error else "") == ("cancelled", "interrupted")
     assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
+
+
+@pytest.mark.contract("C07")
+def test_c07_an_interrupt_behind_a_question_takes_it_away_and_keeps_the_process(host: StdioHost) -> None:
+    session = host.session()
+    ack = session.send("[[tool:Bash:touch never]] long")
+    seen(session, events.DialogOpened)
+    session.send(Interrupt(turn_id=ack.turn_id))
+    assert completion_of(session, ack.turn_id).status == "cancelled"
+    assert [event.body.by for event in of_type(session, events.DialogClosed)] == ["elsewhere"]
+    assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
+    assert len(of_type(session, events.ProviderStarted)) == 1
 
 
 @pytest.mark.contract("C03")

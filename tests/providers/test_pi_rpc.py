@@ -414,6 +414,14 @@ def test_c06_a_second_end_is_counted_and_ends_nothing() -> None:
     assert read(*lines) == [("began", "m_1"), ("closed", "completed", "yes"), ("unknown", "late_terminal")]
 
 
+@pytest.mark.contract("C03")
+def test_c03_an_abort_in_the_wait_before_a_retry_is_a_cancellation_though_the_last_word_is_an_error() -> None:
+    failed = {"role": "assistant", "content": [], "stopReason": "error", "errorMessage": "529 overloaded"}
+    lines = (prompted("m_1", **STARTED), user("a", 1), {"type": "message_end", "message": failed})
+    assert read(*lines, {**SETTLE, "aborted": True}) == [("began", "m_1"), ("closed", "cancelled", "")]
+    assert read(*lines, SETTLE) == [("began", "m_1"), ("closed", "failed", "overloaded")]
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_no_line_however_broken_raises(case: str) -> None:
     talk, oracle = ready("x"), PiStreamOracle()
