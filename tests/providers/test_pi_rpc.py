@@ -287,6 +287,25 @@ def test_c07_an_interrupt_waits_for_the_answer_to_what_was_just_sent() -> None:
     assert [line["type"] for line in written(effects)] == ["clear_queue", "abort"]
 
 
+def test_c07_an_interrupt_that_is_asked_for_again_does_not_wait_for_an_answer_that_does_not_come() -> None:
+    talk = ready()
+    talk.deliver(job("m_1", turn_id="t_1"))
+    assert talk.interrupt(TurnId("t_1")) == []
+    assert [line["type"] for line in written(talk.interrupt(TurnId("t_1")))] == ["clear_queue", "abort"]
+    assert "abort" in [line["type"] for line in written(talk.heard(answered("m_1", "started")))]
+
+
+def test_c07_an_interrupt_of_a_turn_that_has_settled_does_not_hit_the_next() -> None:
+    talk = ready()
+    talk.deliver(job("m_1", turn_id="t_1"))
+    talk.heard(answered("m_1", "started"))
+    talk.heard(SETTLED)
+    talk.deliver(job("m_2", turn_id="t_2"))
+    talk.heard(answered("m_2", "started"))
+    assert written(talk.interrupt(TurnId("t_1"))) == []
+    assert [line["type"] for line in written(talk.interrupt(TurnId("t_2")))] == ["clear_queue", "abort"]
+
+
 def test_c22_what_stands_in_the_queue_of_a_run_that_settled_is_sent_again() -> None:
     talk = ready()
     talk.deliver(job("m_1"))

@@ -102,6 +102,10 @@ class PiTalk:
         self._interrupting: TurnId | None = None
         """To be interrupted once what flies was answered."""
         self._runs = False
+        self._turn: TurnId | None = None
+        """Whose run it is, where its message came with a turn."""
+        self._over: deque[TurnId] = deque(maxlen=KNOWN_MAX)
+        """Turns whose run has settled: an interrupt of one would hit the next."""
         self._questions: deque[_Question] = deque()
         """Open dialogs; the first is the one that was told."""
 
@@ -168,8 +172,10 @@ class PiTalk:
 
     def interrupt(self, turn_id: TurnId) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
-        if self._flying is not None:
-            self._interrupting = turn_id
+        if turn_id in self._over:
+            return [Interrupted(turn_id=turn_id)]  # its end is on record
+        if self._flying is not None and self._interrupting is None:
+            self._interrupting = turn_id  # asked again, it is tried all the same: Pi may be long at preparing the run
             return []
         abort = self._ask("abort", "abort", turn_id)
         return [Interrupted(turn_id=turn_id), *self._clear(), abort, *self._dismiss()]
@@ -233,14 +239,19 @@ class PiTalk:
                     self._runs = True
                     return []
                 case "agent_settled":
-                    self._runs = False
-                    return self._stranded()
+                    return self._settled()
                 case "extension_ui_request":
                     return self._requested(said)
                 case _:
                     return []
         except UNREADABLE:
             return []  # the oracle counts it
+
+    def _settled(self) -> list[TalkEffect]:
+        if self._turn is not None:
+            self._over.append(self._turn)
+        self._turn, self._runs = None, False
+        return self._stranded()
 
     def _answered(self, said: _Line) -> list[TalkEffect]:
         if said.command == "prompt":
@@ -273,7 +284,7 @@ class PiTalk:
         effects: list[TalkEffect] = []
         disposition = said.data.get("disposition") if said.success and isinstance(said.data, dict) else ""
         if disposition == "started":
-            self._runs = True
+            self._runs, self._turn = True, job.turn_id
         elif disposition == "queued":
             self._queued.append(job)
         turn_id, self._interrupting = self._interrupting, None
