@@ -19,7 +19,7 @@ def main() -> None:
     runtime = Runtime.open(
         order["state"], env=order["env"], executables={provider: tuple(order["argv"])}, durability="process"
     )
-    session = runtime.session(provider, cwd=order["cwd"], **options)
+    session = runtime.session(provider, cwd=order["cwd"], args=tuple(order.get("args", ())), **options)
     kinds: list[str] = []
 
     def come_to(kind: str) -> None:

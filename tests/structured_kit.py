@@ -29,9 +29,21 @@ def scripted(*options: str) -> tuple[str, ...]:
 class StdioHost:
     """One sealed folder, and lives of a host in it."""
 
-    def __init__(self, argv: tuple[str, ...], **options: Any) -> None:
-        self.kit = Rehearsal()
+    def __init__(
+        self,
+        argv: tuple[str, ...],
+        *,
+        provider: str = "claude-code",
+        version: str = "2.1.332",
+        args: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
+        self.kit = Rehearsal(provider=provider)
+        self.provider = provider
+        self.version = version
         self.argv = argv
+        self.args = args
+        """The CLI's own, for every session."""
         self.options = options
         self.runtime: Runtime | None = None
 
@@ -62,7 +74,7 @@ class StdioHost:
 
     def open(self, **options: Any) -> Runtime:
         merged: dict[str, Any] = {"env": self.kit.env, "durability": "process", **self.options, **options}
-        self.runtime = Runtime.open(self.state, executables={"claude-code": self.argv}, **merged)
+        self.runtime = Runtime.open(self.state, executables={self.provider: self.argv}, **merged)
         return self.runtime
 
     def close(self) -> None:
@@ -78,7 +90,7 @@ class StdioHost:
     def session(self, *args: str, **options: Any) -> Session:
         assert self.runtime is not None
         options = {"permission_mode": "default", "transport": "structured", **options}
-        return self.runtime.session("claude-code", cwd=self.kit.cwd, args=args, **options)
+        return self.runtime.session(self.provider, cwd=self.kit.cwd, args=(*self.args, *args), **options)
 
     def again(self, session: Session | str) -> Session:
         assert self.runtime is not None
@@ -96,6 +108,8 @@ class StdioHost:
             "cwd": str(self.kit.cwd),
             "env": self.kit.env,
             "argv": self.argv,
+            "provider": self.provider,
+            "args": self.args,
             "messages": messages,
             "wait_for": wait_for,
         }

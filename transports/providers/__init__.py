@@ -9,11 +9,13 @@ from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.claude_code_structured import ClaudeCodeStructuredAdapter
 from lastword.transports.providers.codex import CodexAdapter
 from lastword.transports.providers.memory import MemoryAdapter
+from lastword.transports.providers.pi_structured import PiStructuredAdapter
 
 _ADAPTERS: tuple[AnyAdapter, ...] = (
     ClaudeCodeAdapter(),
     ClaudeCodeStructuredAdapter(),
     CodexAdapter(),
+    PiStructuredAdapter(),
     MemoryAdapter(),
 )
 ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}

@@ -1,47 +1,76 @@
-"""Pi's records: which oracle reads which of its files. Launching and typing are not built here."""
+"""What both adapters of Pi share: its names, and where a conversation of it stands.
+
+A conversation is a file that we name before the start (``--session FILE``); the same flag resumes it. It stands where
+Pi looks for the sessions of that working directory, so that a person finds it there too.
+
+Source: Pi 1.6.0, docs/providers/pi.md.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+import uuid
 
-import msgspec
+from lastword.actors.core.adapter import LaunchRequest, SourceSpec
 
-from lastword.actors.core.adapter import Oracle, SourceSpec
-from lastword.transports.providers.line_oracle import SniffingOracle
-from lastword.transports.providers.pi_oracle import PiEventsOracle, PiPushOracle, PiSessionOracle
-
-EVENT_TYPES = frozenset(
-    {"response", "agent_start", "turn_start", "message_start", "message_end", "agent_settled", "queue_update"}
-)
-ENTRY_TYPES = frozenset({"message", "model_change", "thinking_level_change", "context_edit", "compaction"})
+TEXT_CHARS_MAX = 2_000_000
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_VERSION = re.compile(r"\b(\d+\.\d+\.\d+)\b")
+_PARTS = re.compile(r"[/\\:]")
 
 
-class _Shape(msgspec.Struct, frozen=True):
-    type: str = ""
-    ev: str = ""
-    dir: str = ""
-    rec: Any = None
-
-
-_SHAPE = msgspec.json.Decoder(_Shape)
-
-
-class PiReader:
-    """Reads a session file, json or rpc output, or a push extension's file, told apart by their lines."""
+class Pi:
+    """What its adapters share."""
 
     name = "pi"
+    certified_versions: tuple[str, ...] = ("1.6.0",)
+    executables: tuple[str, ...] = ("pi",)
 
-    def oracle(self, source: SourceSpec, native_session: str, offset: int = 0) -> Oracle:  # noqa: ARG002
-        """A reader of that file, whichever it is."""
+    def new_native_session(self, entropy: bytes) -> str:
+        """A random UUID; it is in the file's name. The id inside the file is Pi's own."""
+        return str(uuid.UUID(bytes=entropy[:16], version=4))
 
-        def choose(data: bytes, at: int) -> Oracle | Literal["later"] | None:
-            shape = _SHAPE.decode(data)
-            if shape.ev:
-                return PiPushOracle(native_session, at)
-            if shape.dir or shape.type in EVENT_TYPES:
-                return PiEventsOracle(native_session, at)
-            if shape.type in ENTRY_TYPES:
-                return PiSessionOracle(native_session, at)
-            return "later" if shape.type == "session" else None  # both a session file and json output begin so
+    def parse_version(self, output: str) -> str:
+        """It prints nothing else."""
+        found = _VERSION.search(output)
+        return found.group(1) if found else ""
 
-        return SniffingOracle(choose, offset)
+    def transcript(self, request: LaunchRequest) -> SourceSpec:
+        """``AGENT/sessions/--<cwd, separators as dashes>--/lastword_ID.jsonl``; not there before a prompt."""
+        root = f"{_agent_folder(request)}/sessions"
+        folder = session_folder(request.cwd)
+        return SourceSpec(
+            kind="append-jsonl", path=f"{root}/{folder}/lastword_{request.native_session}.jsonl", root=root
+        )
+
+    def conversation(self, request: LaunchRequest) -> list[str]:
+        """The arguments for a conversation, new or known, and how it is asked for. Pi has no permission modes."""
+        argv = ["--session", self.transcript(request).path]
+        if request.model:
+            argv += ["--model", request.model]
+        return [*argv, *request.extra_args]
+
+
+def session_folder(cwd: str) -> str:
+    """Pi's folder name for a working directory."""
+    return f"--{_PARTS.sub('-', cwd.removeprefix('/'))}--"
+
+
+def unfit(text: str) -> str:
+    """Why that text cannot be sent to Pi, however it is sent; "" where it can."""
+    if len(text) > TEXT_CHARS_MAX:
+        return f"longer than {TEXT_CHARS_MAX} characters"
+    if found := _SURROGATE.search(text):
+        return f"the lone surrogate U+{ord(found.group()):04X} is no text"
+    return ""
+
+
+def _agent_folder(request: LaunchRequest) -> str:
+    home = request.env.get("HOME", "")
+    folder = request.env.get("PI_CODING_AGENT_DIR", "")
+    if folder == "~" or folder.startswith("~/"):
+        folder = home + folder[1:]
+    return folder or f"{home}/.pi/agent"
+
+
+__all__ = ["Pi", "session_folder", "unfit"]

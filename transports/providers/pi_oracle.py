@@ -41,7 +41,7 @@ from lastword.actors.core.facts import (
     ToolStatus,
     TurnClosed,
 )
-from lastword.actors.core.outcome import Evidence, TurnError
+from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
 from lastword.transports.providers.line_oracle import CLOSED_MAX, SUPERSEDED, LineOracle, as_json, cut, turn_error, when
 from lastword.transports.providers.pi_records import Block, Entry, Event, Message, Pushed, Recorded
 
@@ -51,7 +51,6 @@ SILENT_ENTRIES = frozenset(
 )
 SILENT_EVENTS = frozenset(
     {
-        "response",
         "agent_start",
         "agent_end",
         "agent_before_settle",
@@ -79,7 +78,8 @@ _PUSHED = msgspec.json.Decoder(Pushed)
 def error_of(message: str) -> TurnError:
     """The error of a failed run; Pi's text begins with the HTTP status where there was one."""
     found = STATUS.match(message)
-    return turn_error(message, status=int(found.group(1)) if found else None)
+    kind: ErrorKind | None = "refused" if "content_filter" in message else None
+    return turn_error(message, kind=kind, status=int(found.group(1)) if found else None)
 
 
 def after(entry: str | None) -> tuple[str, ...]:
@@ -235,6 +235,10 @@ class PiEventsOracle(_SettledOracle):
         event = recorded.rec if recorded.rec is not None else _EVENT.decode(data)
         run = self._run
         match event.type:
+            case "response":
+                self._response(event, evidence)
+            case "agent_start":
+                self._started_agent()
             case "session":
                 self._foreign(event.id if isinstance(event.id, str) else "")
                 self._new_process(evidence)
@@ -264,13 +268,23 @@ class PiEventsOracle(_SettledOracle):
             native = message.name or f"{self._native_session}@{offset}"
             self._user(native, message.text, evidence, "sdk", (), (message.name,) if message.name else ())
         elif run is None:
-            if message.role != "system":
+            if message.role != "system" and not self._of_itself(message, evidence):
                 self._unknown("message_without_run", evidence)
         elif message.role == "assistant":
             self._said(run, message.stop_reason or "", message.text, message.error_message or "", evidence)
             self._calls(run, message.calls, evidence)
         elif message.role == "toolResult":
             self._returned(run, message.tool_call_id, message.text, evidence, failed=message.is_error)
+
+    def _response(self, event: Event, evidence: Evidence) -> None:
+        """What Pi answers to a command; the events say the rest."""
+
+    def _started_agent(self) -> None:
+        """The first event of an attempt."""
+
+    def _of_itself(self, message: Message, evidence: Evidence) -> bool:  # noqa: ARG002
+        """Whether a message that no run precedes begins one."""
+        return False
 
     def _queue_update(self, waiting: tuple[str, ...], evidence: Evidence) -> None:
         before = list(self._waiting)

@@ -76,6 +76,10 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     is_error: bool | None = None
     result: Any = None
     error_message: str | None = None
+    command: str = ""
+    success: bool | None = None
+    data: Any = None
+    error: Any = None
     steering: list[str] = []
     follow_up: list[str] = []
 

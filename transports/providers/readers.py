@@ -14,7 +14,7 @@ from lastword.transports.providers.codex_reader import CodexReader
 from lastword.transports.providers.cursor import CursorReader
 from lastword.transports.providers.gemini_oracle import GeminiReader
 from lastword.transports.providers.opencode_oracle import OpencodeReader
-from lastword.transports.providers.pi import PiReader
+from lastword.transports.providers.pi_reader import PiReader
 from lastword.transports.providers.qwen_oracle import QwenReader
 
 _RECORDS: tuple[Reader, ...] = (
