@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter
+from lastword.transports.providers.acp import ANY, GEMINI, OPENCODE, QWEN
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.claude_code_structured import ClaudeCodeStructuredAdapter
 from lastword.transports.providers.memory import MemoryAdapter
 
-_ADAPTERS: tuple[AnyAdapter, ...] = (ClaudeCodeAdapter(), ClaudeCodeStructuredAdapter(), MemoryAdapter())
+_ADAPTERS: tuple[AnyAdapter, ...] = (
+    ClaudeCodeAdapter(),
+    ClaudeCodeStructuredAdapter(),
+    GEMINI,
+    QWEN,
+    OPENCODE,
+    ANY,
+    MemoryAdapter(),
+)
 ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}
 PROVIDERS: tuple[str, ...] = tuple(dict.fromkeys(adapter.name for adapter in _ADAPTERS))
 """Those that can be driven, over whatever transport."""
