@@ -14,9 +14,11 @@ WAIT_S = 60.0
 def main() -> None:
     order = json.loads(sys.stdin.readline())
     runtime = Runtime.open(
-        order["state"], env=order["env"], executables={"claude-code": tuple(order["argv"])}, durability="process"
+        order["state"], env=order["env"], executables={order["provider"]: tuple(order["argv"])}, durability="process"
     )
-    session = runtime.session("claude-code", cwd=order["cwd"], permission_mode="default", transport="structured")
+    session = runtime.session(
+        order["provider"], cwd=order["cwd"], permission_mode=order["permission_mode"], transport="structured"
+    )
     kinds: list[str] = []
 
     def come_to(kind: str) -> None:

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from kit_system import until
 from lastword import Completion, Event, Runtime, Session, events
-from lastword.runtime.testing import Rehearsal
+from lastword.runtime.testing import SEALED_HOMES, Rehearsal
 from lastword.transports.process import Carrier, ProcessId, carriers, pid_start
 from lastword.transports.structured import MARK
 
@@ -29,14 +29,26 @@ def scripted(*options: str) -> tuple[str, ...]:
 class StdioHost:
     """One sealed folder, and lives of a host in it."""
 
-    def __init__(self, argv: tuple[str, ...], **options: Any) -> None:
-        self.kit = Rehearsal()
+    def __init__(
+        self,
+        argv: tuple[str, ...],
+        *,
+        provider: str = "claude-code",
+        permission_mode: str = "default",
+        env: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        self.kit = Rehearsal(provider=provider if provider in SEALED_HOMES else "claude-code")
         self.argv = argv
+        self.provider = provider
+        self.permission_mode = permission_mode
+        self.more_env = env or {}
         self.options = options
         self.runtime: Runtime | None = None
 
     def __enter__(self) -> Self:
         self.kit.__enter__()
+        self.env = {**self.kit.env, **self.more_env}
         self.open()
         return self
 
@@ -61,8 +73,8 @@ class StdioHost:
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     def open(self, **options: Any) -> Runtime:
-        merged: dict[str, Any] = {"env": self.kit.env, "durability": "process", **self.options, **options}
-        self.runtime = Runtime.open(self.state, executables={"claude-code": self.argv}, **merged)
+        merged: dict[str, Any] = {"env": self.env, "durability": "process", **self.options, **options}
+        self.runtime = Runtime.open(self.state, executables={self.provider: self.argv}, **merged)
         return self.runtime
 
     def close(self) -> None:
@@ -77,8 +89,8 @@ class StdioHost:
 
     def session(self, *args: str, **options: Any) -> Session:
         assert self.runtime is not None
-        options = {"permission_mode": "default", "transport": "structured", **options}
-        return self.runtime.session("claude-code", cwd=self.kit.cwd, args=args, **options)
+        options = {"permission_mode": self.permission_mode, "transport": "structured", **options}
+        return self.runtime.session(self.provider, cwd=self.kit.cwd, args=args, **options)
 
     def again(self, session: Session | str) -> Session:
         assert self.runtime is not None
@@ -94,7 +106,9 @@ class StdioHost:
         order = {
             "state": str(self.state),
             "cwd": str(self.kit.cwd),
-            "env": self.kit.env,
+            "env": self.env,
+            "provider": self.provider,
+            "permission_mode": self.permission_mode,
             "argv": self.argv,
             "messages": messages,
             "wait_for": wait_for,
