@@ -325,9 +325,7 @@ def test_c17_host_and_agent_killed_lose_the_turn_once_and_the_session_resumes(ho
     host.open()
     session = host.again(told["session"])
     assert completion_of(session, told["turns"][0]).answer == "first"
-    ends = until(
-        lambda: len(completions(session)) == 2 or of_type(session, events.MessageUndelivered), within_s=WAIT_S
-    )
+    ends = until(lambda: len(completions(session)) == 2 or of_type(session, events.MessageUndelivered), within_s=WAIT_S)
     assert ends
     assert session.run("[[say:on]]", deadline_s=LONG_S).answer == "on"
 

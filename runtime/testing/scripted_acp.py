@@ -18,7 +18,7 @@ busy   : ``second=cancels|fails|queues``: what a second prompt does (default ``q
          the answer of the first)
 turn   : ``late=S`` an update behind the answer; ``no_response`` the prompt is never answered; ``dup_response``;
          ``garbage`` lines that are none; ``foreign`` a message of another conversation; ``odd_request`` it asks what
-         nobody knows; ``stop=REASON``; ``abort_is_error`` a cancelled prompt is answered with an error; ``deaf_cancel``;
+         nobody knows; ``stop=REASON``; ``silent`` it says nothing; ``abort_is_error`` a cancelled prompt is answered with an error; ``deaf_cancel``;
          ``crash=before|mid|tool|end[:CODE]``
 """
 
@@ -236,7 +236,10 @@ class App:
             self.turn.wake = 0.0
         elif self.turn is not None:
             self.chunk("crossed over: ")  # nobody can say to which of the two this belongs
-        self.waiting.append((number, text))
+        if self.turn is None and not self.waiting:
+            self.begin(number, text)  # at once: a cancel may stand behind it
+        else:
+            self.waiting.append((number, text))
 
     # --- a turn -----------------------------------------------------------------------------------------------------
 
@@ -327,7 +330,7 @@ class App:
             yield from self.pause(turn, float(block.get("pause_s") or 0.0))
             if turn.stopped:
                 return
-            if block["type"] == "text":
+            if block["type"] == "text" and "silent" not in turn.faults:
                 size = int(step.get("chunk_chars") or 0) or max(1, len(block["text"]))
                 for at in range(0, len(block["text"]), size):
                     self.chunk(block["text"][at : at + size])

@@ -47,7 +47,7 @@ SHOWN_CHARS_MAX = 500
 TURNS_MAX = 4096
 
 _INITIALIZED = msgspec.json.Decoder(wire.Initialized)
-_NAMED = msgspec.json.Decoder(wire.SessionNamed)
+_OPENED = msgspec.json.Decoder(wire.SessionOpened)
 _ASKED = msgspec.json.Decoder(wire.PermissionParams)
 
 
@@ -73,7 +73,7 @@ class AcpTalk:
 
     Args:
         request: of that process.
-        model: chosen by ``session/set_model``, where the command line has no option for it.
+        model: chosen by the conversation's own option for it, where the command line has no option for it.
     """
 
     def __init__(self, request: LaunchRequest, model: str = "") -> None:
@@ -221,9 +221,13 @@ class AcpTalk:
             case wire.INITIALIZE:
                 return self._initialized(_INITIALIZED.decode(said.result))
             case wire.NEW:
-                self._session = _NAMED.decode(said.result).session_id
+                opened = _OPENED.decode(said.result)
+                self._session = opened.session_id
                 if not self._session:
                     return [GiveUp(reason="the agent gave its conversation no name")]
+                return self._chosen_model(opened)
+            case wire.LOAD | wire.RESUME:
+                return self._chosen_model(_OPENED.decode(said.result))
             case _:
                 pass
         return self._next()
@@ -247,8 +251,14 @@ class AcpTalk:
         self._told_name = bool(self._resume)
         if self._request.permission_mode:
             self._setup.append((wire.SET_MODE, {"modeId": self._request.permission_mode}))
+        return self._next()
+
+    def _chosen_model(self, opened: wire.SessionOpened) -> list[TalkEffect]:
         if self._model:
-            self._setup.append((wire.SET_MODEL, {"modelId": self._model}))
+            option = next((each.id for each in opened.config_options or () if each.category == "model"), "")
+            if not option:
+                return [GiveUp(reason=f"the agent lets nobody choose a model ({self._model!r} was asked for)")]
+            self._setup.append((wire.SET_OPTION, {"configId": option, "value": self._model}))
         return self._next()
 
     def _next(self) -> list[TalkEffect]:
@@ -256,7 +266,7 @@ class AcpTalk:
             self._ready = True
             return [BecameReady(), *self._send_held()]
         method, params = self._setup.popleft()
-        if method in (wire.SET_MODE, wire.SET_MODEL):
+        if method in (wire.SET_MODE, wire.SET_OPTION):
             params = {"sessionId": self._session, **params}
         return [self._ask(method, params)]
 

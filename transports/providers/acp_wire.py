@@ -17,7 +17,7 @@ NEW = "session/new"
 LOAD = "session/load"
 RESUME = "session/resume"
 SET_MODE = "session/set_mode"
-SET_MODEL = "session/set_model"
+SET_OPTION = "session/set_config_option"
 PROMPT = "session/prompt"
 CANCEL = "session/cancel"
 UPDATE = "session/update"
@@ -133,10 +133,18 @@ class Initialized(msgspec.Struct, frozen=True, rename="camel"):
     auth_methods: list[dict[str, Any]] = []
 
 
-class SessionNamed(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer to ``session/new``."""
+class ConfigOption(msgspec.Struct, frozen=True):
+    """What may be chosen for a conversation."""
+
+    id: str = ""
+    category: str | None = None
+
+
+class SessionOpened(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer to ``session/new``, ``session/load`` and ``session/resume``."""
 
     session_id: str = ""
+    config_options: list[ConfigOption] | None = None
 
 
 class Prompted(msgspec.Struct, frozen=True, rename="camel"):
