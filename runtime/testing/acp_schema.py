@@ -1,7 +1,7 @@
 """Whether a conversation over the Agent Client Protocol keeps to the protocol's schema.
 
-The judge is the ``agent-client-protocol`` package (the extra ``lastword[acp]``), whose models are made from that schema.
-It takes half a second to import, so it is loaded by the first question only, and no running host needs it: what a host
+The judge is the ``agent-client-protocol`` package (the extra ``lastword[acp]``): its models are made from that schema. It
+takes half a second to import, so it is loaded by the first question only, and no running host needs it: what a host
 says is held against it in lastword's own tests, what your agent says you may hold against it in yours.
 """
 
@@ -36,8 +36,9 @@ def faults_of(sent: Iterable[bytes], heard: Iterable[bytes]) -> list[str]:
     Raises:
         ModuleNotFoundError: the package is not installed: ``pip install lastword[acp]``.
     """
-    from acp import schema  # noqa: PLC0415 - late: see above
     from pydantic import ValidationError  # noqa: PLC0415 - comes with it
+
+    from acp import schema  # noqa: PLC0415 - late: see above
 
     def against(name: str, value: Any, what: str) -> list[str]:
         if not name:

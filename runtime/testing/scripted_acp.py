@@ -18,12 +18,13 @@ busy   : ``second=cancels|fails|queues``: what a second prompt does (default ``q
          the answer of the first)
 turn   : ``late=S`` an update behind the answer; ``no_response`` the prompt is never answered; ``dup_response``;
          ``garbage`` lines that are none; ``foreign`` a message of another conversation; ``odd_request`` it asks what
-         nobody knows; ``stop=REASON``; ``silent`` it says nothing; ``abort_is_error`` a cancelled prompt is answered with an error; ``deaf_cancel``;
+         nobody knows; ``stop=REASON``; ``silent`` it says nothing; ``abort_is_error`` a cancelled prompt is answered
+         with an error; ``deaf_cancel``;
          ``crash=before|mid|tool|end[:CODE]``
 """
 
 # One program for any Python that starts in tens of milliseconds: no pathlib.
-# ruff: noqa: PTH103, PTH109, PTH110, PTH118, PTH123
+# ruff: noqa: PTH103, PTH110, PTH118, PTH123
 
 from __future__ import annotations
 
@@ -331,13 +332,7 @@ class App:
             if turn.stopped:
                 return
             if block["type"] == "text" and "silent" not in turn.faults:
-                size = int(step.get("chunk_chars") or 0) or max(1, len(block["text"]))
-                for at in range(0, len(block["text"]), size):
-                    self.chunk(block["text"][at : at + size])
-                    turn.said += block["text"][at : at + size]
-                    yield from self.pause(turn, float(step.get("chunk_pause_s") or 0.0))
-                    if turn.stopped:
-                        return
+                yield from self.text(turn, step, block["text"])
                 self.crash(turn, "mid")
             elif block["type"] == "tool_use":
                 tools.append(block)
@@ -346,6 +341,16 @@ class App:
             yield from self.tool(turn, tool)
             if turn.stopped:
                 return
+
+    def text(self, turn: Turn, step: Record, text: str) -> Generator[float, None, None]:
+        """A text block, in pieces."""
+        size = int(step.get("chunk_chars") or 0) or max(1, len(text))
+        for at in range(0, len(text), size):
+            if turn.stopped:
+                return
+            self.chunk(text[at : at + size])
+            turn.said += text[at : at + size]
+            yield from self.pause(turn, float(step.get("chunk_pause_s") or 0.0))
 
     def ask(self, method: str, params: Record) -> Generator[float, None, Any]:
         """A request of ours; its answer."""

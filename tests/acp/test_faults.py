@@ -207,9 +207,8 @@ def test_c10_an_adapter_of_the_hosts_own_is_one_object(hosts: Hosts) -> None:
 def test_c21_any_agent_has_to_be_named(hosts: Hosts) -> None:
     host = hosts()
     host.close()
-    with Runtime.open(host.kit.root / "other", env=host.env) as runtime:
-        with pytest.raises(ProviderError) as refused:
-            runtime.session("acp", cwd=host.kit.cwd)
+    with Runtime.open(host.kit.root / "other", env=host.env) as runtime, pytest.raises(ProviderError) as refused:
+        runtime.session("acp", cwd=host.kit.cwd)
     assert refused.value.kind == "provider_unavailable"
     assert "executables=" in refused.value.remedy
 
