@@ -1,8 +1,8 @@
 """Whether a conversation over the Agent Client Protocol keeps to the protocol's schema.
 
-The judge is the ``agent-client-protocol`` package (the extra ``lastword[acp]``): its models are made from that schema. It
-takes half a second to import, so it is loaded by the first question only, and no running host needs it: what a host
-says is held against it in lastword's own tests, what your agent says you may hold against it in yours.
+The judge is the ``agent-client-protocol`` package (the extra ``lastword[acp]``): its models are made from that schema.
+It takes half a second to import, so it is loaded by the first question only. No running host needs it: what a host says
+is held against it in lastword's own tests, what your agent says you may hold against it in yours.
 """
 
 from __future__ import annotations
