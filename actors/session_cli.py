@@ -76,6 +76,10 @@ class Cli:
         resume = self._on_record()
         self.epoch += 1
         request = self._asked(resume=resume)
+        if resume and session.deps.streams is not None:
+            started_at = session.deps.reader.last_at(session.record.row.session_id, "provider_started")
+            since_s = session.clock.wall() - started_at if started_at is not None else 0.0
+            request = msgspec.structs.replace(request, since_start_s=max(0.0, since_s))
         self.state = "starting"
         self.exhausted = False
         self._live = True

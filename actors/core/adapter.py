@@ -46,6 +46,7 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
         resume: continue that conversation instead of starting it.
         stream: path, without its ending, of the files that keep what is said over this very process's pipes; "" for
             one in a pane.
+        since_start_s: how long ago a process of this conversation was last started, where it is resumed behind pipes.
     """
 
     native_session: str
@@ -57,6 +58,7 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     extra_args: tuple[str, ...] = ()
     resume: bool = False
     stream: str = ""
+    since_start_s: float = 0.0
 
     @property
     def heard(self) -> SourceSpec:

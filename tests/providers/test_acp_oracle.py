@@ -137,6 +137,12 @@ def test_c07_only_our_own_cancel_makes_a_cancellation_of_an_error() -> None:
     aborted = failed("a", -32603, "Internal error", {"details": "Request was aborted."})
     assert closed(read([prompt("a", "x"), cancel], [aborted])) == [("a", "cancelled", None)]
     assert closed(read([prompt("a", "x")], [aborted])) == [("a", "failed", None)]
+    silent = failed("a", -32603, "Internal error: Internal service failure", {})
+    assert closed(read([prompt("a", "x"), cancel], [silent])) == [("a", "cancelled", None)]
+    nothing = [prompt("a", "x"), cancel], [done("a")]
+    assert closed(read(*nothing)) == [("a", "cancelled", None)]
+    in_time = [prompt("a", "x"), cancel], [said("answer"), done("a")]
+    assert closed(read(*in_time)) == [("a", "completed", "answer")]
     limit = failed("a", 429, "slow down")
     assert closed(read([prompt("a", "x"), cancel], [limit])) == [("a", "failed", None)]
 

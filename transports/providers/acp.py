@@ -9,7 +9,6 @@ Pure data and functions. The agent's stdout is its record, with the file of what
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from lastword.actors.core.adapter import Capability, LaunchRecipe, LaunchRequest, Refused, SourceSpec, TypedText
 from lastword.actors.core.delivery import TransportName
@@ -33,7 +32,8 @@ class AcpAdapter:
         certified_versions: without any its version is not asked before it starts; what it says of itself is told.
         live_input: what a second prompt does to it; held back in any case.
         model_option: of its command line; without one the model is chosen over the protocol.
-        env: what it needs in its environment.
+        load_after_s: an old conversation is loaded no sooner after the last start of a process of it: Gemini CLI names
+            the file of a conversation by the minute, and one that is loaded in the minute of its making is overwritten.
     """
 
     transport: TransportName = "structured"
@@ -51,7 +51,7 @@ class AcpAdapter:
         certified_versions: tuple[str, ...] = (),
         live_input: LiveInput = "unknown",
         model_option: str = "",
-        env: Mapping[str, str] | None = None,
+        load_after_s: float = 0.0,
     ) -> None:
         self.name = name
         self.executables = executables
@@ -59,7 +59,7 @@ class AcpAdapter:
         self.live_input: LiveInput = live_input
         self._words = words
         self._model_option = model_option
-        self._env = dict(env or {})
+        self._load_after_s = load_after_s
 
     def new_native_session(self, entropy: bytes) -> str:  # noqa: ARG002
         """The agent names it."""
@@ -74,7 +74,7 @@ class AcpAdapter:
         """The agent, speaking the protocol."""
         model = (self._model_option, request.model) if self._model_option and request.model else ()
         argv = (*request.executable, *self._words, *model, *request.extra_args)
-        return LaunchRecipe(argv=argv, env=self._env, native_session=request.native_session)
+        return LaunchRecipe(argv=argv, env={}, native_session=request.native_session)
 
     def transcript(self, request: LaunchRequest) -> SourceSpec | None:  # noqa: ARG002
         """The protocol does not tell where the agent keeps it."""
@@ -98,7 +98,8 @@ class AcpAdapter:
 
     def talk(self, request: LaunchRequest) -> AcpTalk:
         """A new process is spoken to."""
-        return AcpTalk(request, "" if self._model_option else request.model)
+        wait_s = max(0.0, self._load_after_s - request.since_start_s)
+        return AcpTalk(request, "" if self._model_option else request.model, wait_s)
 
     def escape(self, text: str) -> TypedText | Refused:
         """As it is, but for a command of the agent's own: a blank in front makes that a prompt."""
@@ -121,6 +122,7 @@ GEMINI = AcpAdapter(
     certified_versions=("0.61.0",),
     live_input="cancels",
     model_option="--model",
+    load_after_s=75.0,
 )
 QWEN = AcpAdapter(
     name="qwen",

@@ -287,8 +287,7 @@ class AcpOracle:
 
     def _closed(self, key: str, turn: _Request, said: wire.Rpc, answer: str, evidence: Evidence) -> TurnClosed:
         if said.error is not None:
-            words = f"{said.error.message} {wire.as_text(said.error.data) if said.error.data else ''}"
-            if turn.cancelled and (said.error.code == wire.REQUEST_CANCELLED or _ABORTED.search(words)):
+            if turn.cancelled and _is_abort(said.error):
                 return TurnClosed(native_turn=key, status="cancelled", evidence=evidence)
             return TurnClosed(native_turn=key, status="failed", evidence=evidence, error=rpc_error(said.error))
         try:
@@ -296,6 +295,8 @@ class AcpOracle:
         except wire.UNREADABLE:
             reason = ""
         match reason:
+            case "end_turn" if turn.cancelled and not answer and not turn.messages and not turn.tools:
+                return TurnClosed(native_turn=key, status="cancelled", evidence=evidence)  # stopped before it began
             case "end_turn":
                 return TurnClosed(native_turn=key, status="completed", evidence=evidence, answer=answer)
             case "cancelled":
@@ -315,6 +316,14 @@ class AcpOracle:
             self._over[name] = None
             while len(self._over) > NAMES_MAX:
                 del self._over[next(iter(self._over))]
+
+
+def _is_abort(error: wire.RpcError) -> bool:
+    """Whether an error behind our own cancel is its effect: it says so, or is an internal one that tells no cause."""
+    words = f"{error.message} {wire.as_text(error.data) if error.data else ''}"
+    if error.code == wire.REQUEST_CANCELLED or _ABORTED.search(words):
+        return True
+    return error.code == wire.INTERNAL_ERROR and not error.data and rpc_error(error).status_code is None
 
 
 def rpc_error(error: wire.RpcError) -> TurnError:

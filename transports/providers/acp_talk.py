@@ -74,10 +74,12 @@ class AcpTalk:
     Args:
         request: of that process.
         model: chosen by the conversation's own option for it, where the command line has no option for it.
+        load_wait_s: before an old conversation is loaded.
     """
 
-    def __init__(self, request: LaunchRequest, model: str = "") -> None:
+    def __init__(self, request: LaunchRequest, model: str = "", load_wait_s: float = 0.0) -> None:
         self._request = request
+        self._load_wait_s = load_wait_s
         self._model = model
         self._resume = request.native_session if request.resume else ""
         self._session = ""
@@ -182,6 +184,8 @@ class AcpTalk:
 
     def reminded(self, name: str) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
+        if name == "load":
+            return self._next()
         if name == "handshake" and not self._ready:
             waits = ", ".join(self._asked.values()) or "nothing"
             return [GiveUp(reason=f"no answer to the handshake ({waits}) within {HANDSHAKE_S:g} s")]
@@ -251,6 +255,9 @@ class AcpTalk:
         self._told_name = bool(self._resume)
         if self._request.permission_mode:
             self._setup.append((wire.SET_MODE, {"modeId": self._request.permission_mode}))
+        if self._setup[0][0] == wire.LOAD and self._load_wait_s:
+            wait_s = self._load_wait_s
+            return [Remind(name="load", delay_s=wait_s), Remind(name="handshake", delay_s=wait_s + HANDSHAKE_S)]
         return self._next()
 
     def _chosen_model(self, opened: wire.SessionOpened) -> list[TalkEffect]:

@@ -28,6 +28,7 @@ answer will do, an error is one.
 """
 AUTH_REQUIRED = -32000
 METHOD_NOT_FOUND = -32601
+INTERNAL_ERROR = -32603
 REQUEST_CANCELLED = -32800
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
 
