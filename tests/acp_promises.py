@@ -30,6 +30,11 @@ from structured_kit import (
 LONG_S = 2 * WAIT_S
 
 
+def patience_s(host: StdioHost) -> float:
+    """For a resume: Gemini CLI would overwrite a conversation that is loaded in the minute of its making."""
+    return 90.0 + WAIT_S if host.provider == "gemini" else WAIT_S
+
+
 def choose(session: Session, *words: str, after: int = 0) -> int:
     """Answer the next dialog with the first option that reads so; its event's seq."""
     opened = seen(session, events.DialogOpened, after)
@@ -287,7 +292,7 @@ def test_c08_an_agent_killed_mid_turn_loses_it_and_what_was_held_goes_to_the_nex
     child.send(signal.SIGKILL)
     done = completion_of(session, ack.turn_id)
     assert (done.status, done.error.kind if done.error else "") == ("lost", "provider_exited")
-    until(lambda: len(completions(session)) == 3, within_s=WAIT_S)
+    until(lambda: len(completions(session)) == 3, within_s=patience_s(host))
     after = completions(session)[-1]
     assert (after.message_id, after.status, after.answer) == (held.message_id, "completed", "held")
     assert [event.body.reason for event in of_type(session, events.ProviderStarted)] == ["open", "resume"]
@@ -306,7 +311,7 @@ def test_c17_a_resumed_conversation_is_told_anew_and_none_of_it_is_an_answer(hos
     host.open()
     again = host.again(session)
     assert again.snapshot().state == "gone"
-    done = again.run("[[say:new]]", deadline_s=WAIT_S)
+    done = again.run("[[say:new]]", deadline_s=patience_s(host))
     assert (done.status, done.answer, done.native_session_id) == ("completed", "new", native)
     assert again.run("after", deadline_s=WAIT_S).answer == "echo: after"
     said = [each.body.text for each in of_type(again, events.AssistantMessage)]
@@ -318,16 +323,16 @@ def test_c17_a_resumed_conversation_is_told_anew_and_none_of_it_is_an_answer(hos
 @pytest.mark.contract("C17")
 def test_c17_host_and_agent_killed_lose_the_turn_once_and_the_session_resumes(host: StdioHost) -> None:
     host.close()
-    told = host.other_host("[[say:first]] one", "[[sleep:60]] long", wait_for="unified_completion")
+    told = host.other_host("[[sleep:60]] long", wait_for="message_submitted")
     for stray in host.strays():
         stray.process.send(signal.SIGKILL)
     until(lambda: not host.strays(), within_s=WAIT_S)
     host.open()
     session = host.again(told["session"])
-    assert completion_of(session, told["turns"][0]).answer == "first"
-    ends = until(lambda: len(completions(session)) == 2 or of_type(session, events.MessageUndelivered), within_s=WAIT_S)
-    assert ends
-    assert session.run("[[say:on]]", deadline_s=LONG_S).answer == "on"
+    done = completion_of(session, told["turns"][0])
+    assert (done.status, done.error.kind if done.error else "") == ("lost", "provider_exited")
+    assert session.run("[[say:on]]", deadline_s=patience_s(host)).answer == "on"
+    assert len(completions(session)) == 2
 
 
 @pytest.mark.contract("C60")

@@ -16,7 +16,7 @@ from lastword.transports.providers import acp_wire as wire
 from lastword.transports.providers.acp_talk import AcpTalk
 from structured_kit import WAIT_S, StdioHost, child_of, completed, completion_of, seen
 
-pytest.importorskip("acp", reason="the extra lastword[acp] is not installed")
+pytest.importorskip("acp.schema", reason="the extra lastword[acp] is not installed")
 
 
 def lines(host: StdioHost) -> tuple[list[bytes], list[bytes]]:
