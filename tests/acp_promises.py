@@ -251,6 +251,7 @@ def test_c07_an_interrupt_at_any_point_settles_once_as_cancelled(host: StdioHost
     assert session.send(Interrupt()).taken == "nothing_to_do"
     after = session.run("[[say:after]]", deadline_s=WAIT_S)
     assert (after.status, after.answer) == ("completed", "after")
+    assert len(of_type(session, events.ProviderStarted)) == 1  # it stopped when it was asked to
     assert session.snapshot().dialog is None
     assert not (host.kit.cwd / "made-by-tool").exists()
 

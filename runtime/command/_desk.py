@@ -21,10 +21,9 @@ FOLLOW_POLL_S = 0.1
 
 def cli_providers() -> tuple[str, ...]:
     """Providers that run a program, the default one first; an in-process one is called like its transport."""
-    from lastword.transports.providers import ADAPTERS, PROVIDERS  # noqa: PLC0415 - late: costs a third of a cold start
+    from lastword.transports.providers import PROVIDERS  # noqa: PLC0415 - late: costs a third of a cold start
 
-    named = {name for (name, _), adapter in ADAPTERS.items() if adapter.executables}
-    return tuple(name for name in PROVIDERS if name in named and name not in get_args(TransportName))
+    return tuple(name for name in PROVIDERS if name not in get_args(TransportName))
 
 
 class Desk(Protocol):

@@ -13,7 +13,7 @@ stdin once its work is done.
 **Faults** come from ``--fault`` or, for one turn, ``[[fault:...]]`` in its prompt.
 
 start  : ``exit_at_start=CODE:MESSAGE``; ``no_handshake``; ``version=N``; ``auth``: a login is wanted; ``no_load``;
-         ``replay_late``: the old conversation is told only after ``session/load`` was answered
+         ``replay_late``: the old conversation is told a moment after ``session/load`` was answered, before it reads on
 busy   : ``second=cancels|fails|queues``: what a second prompt does (default ``queues``, the text of the second before
          the answer of the first)
 turn   : ``late=S`` an update behind the answer; ``no_response`` the prompt is never answered; ``dup_response``;
@@ -42,15 +42,16 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
-    from lastword.runtime.testing import scripted_cli as kit
-
     Record = dict[str, Any]
     Wait = Generator[float, None, str]
-else:
+if TYPE_CHECKING or __package__:
+    from lastword.runtime.testing import scripted_cli as kit
+else:  # run by its path
     import scripted_cli as kit
 
 VERSION = "1.0.0"
 POLL_S = 0.01
+REPLAY_S = 0.2
 OPTIONS = [
     {"optionId": "always", "name": "Always allow", "kind": "allow_always"},
     {"optionId": "once", "name": "Allow once", "kind": "allow_once"},
@@ -228,6 +229,7 @@ class App:
             return
         self.put({"id": number, "result": result})
         if after:
+            time.sleep(REPLAY_S)
             self.replay()
 
     def prompt(self, number: object, text: str) -> None:

@@ -120,7 +120,7 @@ def test_c13_lines_that_are_none_and_other_conversations_change_nothing(hosts: H
 @pytest.mark.contract("C04")
 @pytest.mark.contract("C16")
 def test_c16_an_old_conversation_that_is_told_after_the_load_was_answered_is_no_answer(hosts: Hosts) -> None:
-    host = hosts("replay_late")
+    host = hosts("replay_late", permission_mode="")
     session = host.session()
     for number in range(20):
         assert session.run(f"old {number}", deadline_s=WAIT_S).status == "completed"

@@ -20,5 +20,5 @@ _ADAPTERS: tuple[AnyAdapter, ...] = (
     MemoryAdapter(),
 )
 ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}
-PROVIDERS: tuple[str, ...] = tuple(dict.fromkeys(adapter.name for adapter in _ADAPTERS))
-"""Those that can be driven, over whatever transport."""
+PROVIDERS: tuple[str, ...] = tuple(dict.fromkeys(adapter.name for adapter in _ADAPTERS if adapter.executables))
+"""Those that can be driven, over whatever transport; one that stands for any program of the host's is none."""
