@@ -224,9 +224,17 @@ class Cli:
         session = self._session
         transcript_file = session.deps.adapter.transcript(self._asked(resume=False))
         if transcript_file is None:
-            return bool(session.core.native_session)
+            return bool(session.core.native_session) and self._something_ended()
         probe = session.deps.files.read_from(transcript_file.path, 0, 1, 0, 0)
         return isinstance(probe, Bytes) and probe.size > 0
+
+    def _something_ended(self) -> bool:
+        """Whether a turn of it had an end of its own: else there may be nothing of it that its CLI has kept."""
+        session = self._session
+        last = session.last_completion
+        if last is None or last.status != "lost":
+            return last is not None
+        return any(each.status != "lost" for each in session.deps.reader.completions(session.record.row.session_id))
 
     # --- what processes behind pipes leave ---------------------------------------------------------------------------
 

@@ -332,6 +332,7 @@ def test_c17_host_and_agent_killed_lose_the_turn_once_and_the_session_resumes(ho
     session = host.again(told["session"])
     done = completion_of(session, told["turns"][0])
     assert (done.status, done.error.kind if done.error else "") == ("lost", "provider_exited")
+    until(lambda: session.snapshot().state == "gone", within_s=WAIT_S)
     assert session.run("[[say:on]]", deadline_s=patience_s(host)).answer == "on"
     assert len(completions(session)) == 2
 

@@ -251,7 +251,7 @@ class Adapter(Protocol):
 
     def transcript(self, request: LaunchRequest) -> SourceSpec | None:
         """The provider's own file of ``request.native_session``, where it is or will be: one that is there is resumed.
-        None where its place is not known: then a conversation that has a name is resumed.
+        None where its place is not known: then one that has a name is resumed, if any turn of it had an end.
         """
         ...
 

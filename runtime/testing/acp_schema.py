@@ -36,9 +36,8 @@ def faults_of(sent: Iterable[bytes], heard: Iterable[bytes]) -> list[str]:
     Raises:
         ModuleNotFoundError: the package is not installed: ``pip install lastword[acp]``.
     """
-    from pydantic import ValidationError  # noqa: PLC0415 - comes with it
-
     from acp import schema  # noqa: PLC0415 - late: see above
+    from pydantic import ValidationError  # noqa: PLC0415 - comes with it
 
     def against(name: str, value: Any, what: str) -> list[str]:
         if not name:

@@ -158,6 +158,18 @@ def test_c21_a_conversation_that_cannot_be_resumed_is_not_begun_anew_in_silence(
     assert "cannot resume" in done.error.message
 
 
+@pytest.mark.contract("C08")
+def test_c08_a_conversation_in_which_nothing_ended_is_begun_anew(hosts: Hosts) -> None:
+    """Its agent may have kept nothing of it, and would refuse it for ever."""
+    session = hosts("no_load").session()
+    lost = session.run("[[fault:crash=before]] x", deadline_s=WAIT_S)
+    assert lost.status == "lost"
+    done = session.run("[[say:on]]", deadline_s=WAIT_S)
+    assert (done.status, done.answer) == ("completed", "on")
+    assert done.native_session_id not in ("", lost.native_session_id)
+    assert session.snapshot().handle.native_session_id == done.native_session_id
+
+
 @pytest.mark.contract("C02")
 @pytest.mark.parametrize("where", ["before", "mid", "tool", "end"])
 def test_c02_an_agent_that_dies_anywhere_in_a_turn_loses_it_once(hosts: Hosts, where: str) -> None:

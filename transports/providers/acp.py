@@ -89,8 +89,8 @@ class AcpAdapter:
         return None
 
     def oracle(self, source: SourceSpec, native_session: str, offset: int = 0) -> AcpOracle:  # noqa: ARG002
-        """A reader of both; always from the start."""
-        return AcpOracle(native_session)
+        """A reader of both; always from the start. What was sent names the conversation."""
+        return AcpOracle()
 
     def key(self, message_id: MessageId) -> str:
         """The id of the prompt's request."""

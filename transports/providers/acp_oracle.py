@@ -76,14 +76,11 @@ class _Request(msgspec.Struct, kw_only=True):
 
 
 class AcpOracle:
-    """Reads one process's two files. Raises nothing for any input.
+    """Reads one process's two files. Raises nothing for any input."""
 
-    Args:
-        native_session: the conversation; "" takes what is prompted.
-    """
-
-    def __init__(self, native_session: str = "") -> None:
-        self._native_session = native_session
+    def __init__(self) -> None:
+        self._native_session = ""
+        """Of the prompts."""
         self._framers: dict[str, LineFramer] = {}
         self._facts: list[Fact] = []
         self._open: dict[str, _Request] = {}
@@ -154,7 +151,7 @@ class AcpOracle:
             if said.method == wire.PROMPT:
                 asked = _PROMPT.decode(said.params)
                 text = "".join(block.text for block in asked.prompt)
-                self._native_session = self._native_session or asked.session_id
+                self._native_session = asked.session_id
             self._open[said.id] = _Request(method=said.method, text=text)
 
     # --- what the agent said ----------------------------------------------------------------------------------------
