@@ -78,6 +78,10 @@ class Cli:
             session.core.native_session = ""  # nothing was ever said under that name: the CLI chooses another
         self.epoch += 1
         request = self._asked(resume=resume)
+        if resume and session.deps.streams is not None:
+            started_at = session.deps.reader.last_at(session.record.row.session_id, "provider_started")
+            since_s = session.clock.wall() - started_at if started_at is not None else 0.0
+            request = msgspec.structs.replace(request, since_start_s=max(0.0, since_s))
         self.state = "starting"
         self.exhausted = False
         self._live = True
@@ -232,10 +236,18 @@ class Cli:
         session = self._session
         transcript_file = session.deps.adapter.transcript(self._asked(resume=False))
         if transcript_file is None:
-            return bool(session.core.native_session)
+            return bool(session.core.native_session) and self._something_ended()
         path = self._placed(transcript_file).path
         probe = session.deps.files.read_from(path, 0, 1, 0, 0) if path else None
         return isinstance(probe, Bytes) and probe.size > 0
+
+    def _something_ended(self) -> bool:
+        """Whether a turn of it had an end of its own: else there may be nothing of it that its CLI has kept."""
+        session = self._session
+        last = session.last_completion
+        if last is None or last.status != "lost":
+            return last is not None
+        return any(each.status != "lost" for each in session.deps.reader.completions(session.record.row.session_id))
 
     # --- what processes behind pipes leave ---------------------------------------------------------------------------
 

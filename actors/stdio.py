@@ -19,6 +19,7 @@ from lastword.actors.core.adapter import LaunchRequest, StructuredAdapter
 from lastword.actors.core.errors import LastwordError
 from lastword.actors.core.talk import GiveUp, Named, Remind, Talk, TalkEffect, TalkReport, Write
 from lastword.actors.core.transcript import LineFramer
+from lastword.actors.core.typing_effects import Report
 from lastword.actors.core.world import (
     Bytes,
     Files,
@@ -405,15 +406,14 @@ class StdioActor(Actor):
             return
         match result:
             case Written() | PerhapsWritten():
-                told = write.after
+                told: tuple[Report | GiveUp, ...] = write.after
             case NotWritten() if result.error.kind == "overloaded":
                 told = write.failed
             case NotWritten():
                 told = ()  # the child is ending: the session hands it to the next one
             case _:
                 assert_never(result)
-        for report in told:
-            self._say(report)
+        self._do(list(told))
 
     def _say(self, report: TalkReport) -> None:
         if isinstance(report, reports.BecameReady):

@@ -20,7 +20,8 @@ Executable = tuple[str, ...]
 
 
 def find_adapter(adapters: Adapters, provider: str, transport: TransportName | None = None) -> AnyAdapter:
-    """The adapter of that provider over that transport; None: over its pane, or in process where it has none.
+    """The adapter of that provider over that transport; None: over its pane, in process where it has none, or over the
+    only one that there is.
 
     Raises:
         UsageError: ``unknown_provider``; ``unsupported_capability``: not over that transport.
@@ -42,6 +43,8 @@ def find_adapter(adapters: Adapters, provider: str, transport: TransportName | N
         for adapter in over:
             if adapter.transport == name:
                 return adapter
+    if transport is None and len(over) == 1:
+        return over[0]
     there = " or ".join(f"transport={adapter.transport!r}" for adapter in over)
     raise UsageError(
         "unsupported_capability",
@@ -88,6 +91,13 @@ def find_executable(adapter: Adapter, override: Executable | None, env: Mapping[
         found = shutil.which(name, path=env.get("PATH"))
         if found is not None:
             return (str(Path(found).absolute()),)
+    if not adapter.executables:
+        raise ProviderError(
+            "provider_unavailable",
+            f"{adapter.name!r} stands for any agent: which one is not said",
+            remedy=f'Name its command: executables={{"{adapter.name}": ("agent", "its-option")}}',
+            provider=adapter.name,
+        )
     names = " or ".join(adapter.executables)
     raise ProviderError(
         "provider_unavailable",

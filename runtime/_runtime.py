@@ -261,7 +261,8 @@ class Runtime:
             permission_mode: passed to it.
             args: further arguments of its command line.
             transport: how its CLI is spoken to: ``tmux`` (its own TUI in a pane) or ``structured`` (its own protocol
-                over its stdin and stdout). Never anything else than what was asked for; default: ``tmux``.
+                over its stdin and stdout). Never anything else than what was asked for; default: ``tmux``, or the only
+                one that there is.
 
         Raises:
             UsageError: ``unknown_provider``, ``unsupported_capability`` (not over that transport), ``unknown_session``,
@@ -281,8 +282,10 @@ class Runtime:
             raise UsageError("usage", "args is a sequence of strings, not one string")
         folder = preflight.check_cwd(cwd)
         executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
-        version = self._versions.of(adapter, executable, self._env)
-        preflight.check_version(adapter, version, allow_uncertified=self._allow_uncertified)
+        version = ""
+        if adapter.certified_versions:  # else it stands for any program, which says itself what it is
+            version = self._versions.of(adapter, executable, self._env)
+            preflight.check_version(adapter, version, allow_uncertified=self._allow_uncertified)
         edge = self._open_edge(adapter.transport)
         config = SessionConfig(
             model=model, permission_mode=permission_mode, extra_args=tuple(args), cli_version=version
@@ -439,7 +442,9 @@ class Runtime:
         try:
             executable = preflight.find_executable(adapter, self._executables.get(row.provider), self._env)
         except ProviderError:
-            executable = (adapter.executables[0],)  # its end can be settled all the same; a start says what is missing
+            executable = (adapter.executables or (adapter.name,))[
+                :1
+            ]  # its end can be settled all the same; a start says what is missing
         unsettled = tuple(self._journal.turns(row.session_id, unsettled=True))
         messages = self._journal.open_messages(row.session_id)
         seq = self._journal.last_seq(row.session_id)

@@ -15,7 +15,7 @@ def main() -> None:
     order = json.loads(sys.stdin.readline())
     provider, options = order.get("provider", "claude-code"), order.get("options")
     if options is None:
-        options = {"permission_mode": "default", "transport": "structured"}
+        options = {"permission_mode": order["permission_mode"], "transport": "structured"}
     runtime = Runtime.open(
         order["state"], env=order["env"], executables={provider: tuple(order["argv"])}, durability="process"
     )

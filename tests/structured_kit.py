@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from kit_system import until
 from lastword import Completion, Event, Runtime, Session, events
-from lastword.runtime.testing import Rehearsal
+from lastword.runtime.testing import SEALED_HOMES, Rehearsal
 from lastword.transports.process import Carrier, ProcessId, carriers, pid_start
 from lastword.transports.structured import MARK
 
@@ -36,19 +36,24 @@ class StdioHost:
         provider: str = "claude-code",
         version: str = "2.1.332",
         args: tuple[str, ...] = (),
+        permission_mode: str = "default",
+        env: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        self.kit = Rehearsal(provider=provider)
+        self.kit = Rehearsal(provider=provider if provider in SEALED_HOMES else "claude-code")
         self.provider = provider
         self.version = version
         self.argv = argv
         self.args = args
         """The CLI's own, for every session."""
+        self.permission_mode = permission_mode
+        self.more_env = env or {}
         self.options = options
         self.runtime: Runtime | None = None
 
     def __enter__(self) -> Self:
         self.kit.__enter__()
+        self.env = {**self.kit.env, **self.more_env}
         self.open()
         return self
 
@@ -73,7 +78,7 @@ class StdioHost:
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     def open(self, **options: Any) -> Runtime:
-        merged: dict[str, Any] = {"env": self.kit.env, "durability": "process", **self.options, **options}
+        merged: dict[str, Any] = {"env": self.env, "durability": "process", **self.options, **options}
         self.runtime = Runtime.open(self.state, executables={self.provider: self.argv}, **merged)
         return self.runtime
 
@@ -89,7 +94,7 @@ class StdioHost:
 
     def session(self, *args: str, **options: Any) -> Session:
         assert self.runtime is not None
-        options = {"permission_mode": "default", "transport": "structured", **options}
+        options = {"permission_mode": self.permission_mode, "transport": "structured", **options}
         return self.runtime.session(self.provider, cwd=self.kit.cwd, args=(*self.args, *args), **options)
 
     def again(self, session: Session | str) -> Session:
@@ -106,9 +111,10 @@ class StdioHost:
         order = {
             "state": str(self.state),
             "cwd": str(self.kit.cwd),
-            "env": self.kit.env,
-            "argv": self.argv,
+            "env": self.env,
             "provider": self.provider,
+            "permission_mode": self.permission_mode,
+            "argv": self.argv,
             "args": self.args,
             "messages": messages,
             "wait_for": wait_for,

@@ -53,6 +53,7 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
         resume: continue that conversation instead of starting it.
         stream: path, without its ending, of the files that keep what is said over this very process's pipes; "" for
             one in a pane.
+        since_start_s: how long ago a process of this conversation was last started, where it is resumed behind pipes.
     """
 
     native_session: str
@@ -64,6 +65,7 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     extra_args: tuple[str, ...] = ()
     resume: bool = False
     stream: str = ""
+    since_start_s: float = 0.0
 
     @property
     def heard(self) -> SourceSpec:
@@ -256,7 +258,7 @@ class Adapter(Protocol):
 
     def transcript(self, request: LaunchRequest) -> SourceSpec | None:
         """The provider's own file of ``request.native_session``, where it is or will be: one that is there is resumed.
-        None where its place is not known: then a conversation that has a name is resumed.
+        None where its place is not known: then one that has a name is resumed, if any turn of it had an end.
         """
         ...
 

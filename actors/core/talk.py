@@ -25,18 +25,25 @@ from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.typing_effects import Job, Report
 
 
+class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing can be said to this child (no handshake): end it. Told as the reason of what waits."""
+
+    reason: str
+
+
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """Write these bytes to the child's stdin: whole lines.
 
     Attributes:
         after: told once the bytes are in the pipe, or the child ended before that was known: what may have been
             written counts as written.
-        failed: told instead where it is known that nothing of it was written.
+        failed: told instead where it is known that nothing of it was written; a :class:`GiveUp` where nothing else can
+            be said to the child then.
     """
 
     data: bytes
     after: tuple[Report, ...] = ()
-    failed: tuple[Report, ...] = ()
+    failed: tuple[Report | GiveUp, ...] = ()
 
 
 class Remind(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +61,6 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
     native_session: str
     before_at: float | None = None
-
-
-class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing can be said to this child (no handshake): end it. Told as the reason of what waits."""
-
-    reason: str
 
 
 TalkReport: TypeAlias = Report | Named

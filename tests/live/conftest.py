@@ -15,7 +15,7 @@ from lastword.runtime.testing import Rehearsal
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import live_clis
 
-pytest.register_assert_rewrite("structured_promises", "pane_promises")
+pytest.register_assert_rewrite("structured_promises", "pane_promises", "acp_promises")
 
 CACHE = os.environ.get("LASTWORD_CLI_CACHE", "")
 CLAUDE = live_clis.executable_of(Path(CACHE), "claude-code") if CACHE else Path("/nonexistent")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter
+from lastword.transports.providers.acp import ANY, GEMINI, OPENCODE, QWEN
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.claude_code_structured import ClaudeCodeStructuredAdapter
 from lastword.transports.providers.codex import CodexAdapter
@@ -16,8 +17,12 @@ _ADAPTERS: tuple[AnyAdapter, ...] = (
     ClaudeCodeStructuredAdapter(),
     CodexAdapter(),
     PiStructuredAdapter(),
+    GEMINI,
+    QWEN,
+    OPENCODE,
+    ANY,
     MemoryAdapter(),
 )
 ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}
-PROVIDERS: tuple[str, ...] = tuple(dict.fromkeys(adapter.name for adapter in _ADAPTERS))
-"""Those that can be driven, over whatever transport."""
+PROVIDERS: tuple[str, ...] = tuple(dict.fromkeys(adapter.name for adapter in _ADAPTERS if adapter.executables))
+"""Those that can be driven, over whatever transport; one that stands for any program of the host's is none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lastword.actors.core.adapter import Reader
-from lastword.transports.providers import ADAPTERS
+from lastword.transports.providers import ADAPTERS, PROVIDERS
 from lastword.transports.providers.claude_code_reader import ClaudeCodeReader
 from lastword.transports.providers.codex_reader import CodexReader
 from lastword.transports.providers.cursor import CursorReader
@@ -27,6 +27,6 @@ _RECORDS: tuple[Reader, ...] = (
     QwenReader(),
 )
 READERS: Mapping[str, Reader] = {
-    **{name: adapter for (name, _), adapter in ADAPTERS.items()},
+    **{name: adapter for (name, _), adapter in ADAPTERS.items() if name in PROVIDERS},
     **{reader.name: reader for reader in _RECORDS},
 }
