@@ -31,7 +31,9 @@ input  : ``enter_swallow_ms=N`` Enter within N ms of the last text is lost; ``en
          removed and never read
 screen : ``idle_look`` looks ready all turn; ``repaint=HZ`` storm; ``frozen`` no repaint during a turn;
          ``quote_ui`` the answer quotes the prompt glyph and the busy footer; ``ask`` a permission dialog
-         before every tool
+         before every tool; ``ask_after_paste=MS`` the same, MS ms after a paste has landed during the turn
+         (``MS-MS``: at a random time between the two); ``dialog_lead=MS`` from what the registry says to
+         the dialog that is painted and takes the keys, default 450
 record : ``dup_end=N`` the terminal record N times more; ``late_dup=S`` the same once more after S seconds;
          ``torn=PARTS:MS`` the terminal records in PARTS writes, cut inside characters too;
          ``no_turn_duration``; ``end_delay=S`` between answer and terminal record; ``record_delay=S`` screen
@@ -322,6 +324,8 @@ class Turn:
         self.wake = 0.0
         self.faults = Faults([])
         self.subagents = 0
+        self.pasted_at = 0.0
+        self.awaits_paste = False
 
 
 class ClaudeRecorder:
@@ -1246,6 +1250,14 @@ class App:
             if self.box.stripped:
                 self.notice = "Removed 1 invisible character \u00b7 review and press Enter to send"
             self.last_input = now
+            if kind == "paste" and self.turn is not None:
+                self._pasted(self.turn, now)
+
+    def _pasted(self, turn: Turn, now: float) -> None:
+        """A paste is in the box: a turn that waits for one goes on."""
+        turn.pasted_at = turn.pasted_at or now
+        if turn.awaits_paste:
+            turn.awaits_paste, turn.wake = False, now
 
     def _dialog_event(self, dialog: Dialog, kind: str, value: str) -> None:
         if kind == "paste":
@@ -1566,7 +1578,7 @@ class App:
                 break
 
     def _must_ask(self, turn: Turn, block: Record) -> bool:
-        if "ask" in turn.faults:
+        if "ask" in turn.faults or "ask_after_paste" in turn.faults:
             return True
         if self.permission_mode in ("bypassPermissions", "dontAsk", "auto") or block["name"] in UNASKED_TOOLS:
             return False
@@ -1586,10 +1598,13 @@ class App:
             f"Yes, and don't ask again for {words[0] if words else ''} commands in {self.cwd}",
             "No",
         ]
+        if "ask_after_paste" in turn.faults:
+            yield from self._after_paste(turn)
         turn.phase = "dialog"
         self.registry.put("waiting", "permission prompt")
         dialog = Dialog(title, options, answers.append)
-        dialog.paint_at = time.monotonic() + DIALOG_PAINT_S
+        lead_s = turn.faults.number("dialog_lead") / 1000 if "dialog_lead" in turn.faults else DIALOG_PAINT_S
+        dialog.paint_at = time.monotonic() + lead_s
         self.dialog = dialog
         while not answers:
             yield 0.02
@@ -1600,6 +1615,17 @@ class App:
         if answers[0] == 1 and words:
             self.allowed.add(words[0])
         self.registry.put("busy")
+
+    def _after_paste(self, turn: Turn) -> Wait:
+        """Until so long after the turn's first paste as the fault says."""
+        least, _, most = turn.faults.text("ask_after_paste").partition("-")
+        after_s = float(least or 0) / 1000
+        if most:
+            after_s += (float(most) / 1000 - after_s) * int.from_bytes(os.urandom(4), "big") / 2**32
+        if not turn.pasted_at:
+            turn.awaits_paste = True
+            yield float("inf")
+        yield max(0.0, turn.pasted_at + after_s - time.monotonic())
 
     def _launch(self, turn: Turn, block: Record) -> subprocess.Popen[bytes] | None:
         if block["name"] != "Bash":

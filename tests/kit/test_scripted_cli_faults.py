@@ -288,3 +288,22 @@ def test_sigterm_takes_the_registry_along(cli) -> None:
     assert pane.exit_code() == 143
     assert time.monotonic() - started < 2
     assert pane.registry() == {}
+
+
+def test_a_permission_dialog_opens_so_long_after_a_paste(cli) -> None:
+    pane = cli()
+    for window, least_s in (("150", 0.15), ("150-250", 0.15)):
+        ends = pane.ends()
+        pane.submit(f"[[fault:ask_after_paste={window}]][[fault:dialog_lead=40]][[tool:Bash:true]][[say:done]]")
+        pane.until(lambda: pane.registry()["status"] == "busy", "busy")
+        pane.quiet(0.2)
+        assert pane.registry()["status"] == "busy"
+        began = time.monotonic()
+        pane.paste("a draft")
+        pane.until(lambda: pane.registry()["status"] == "waiting", "dialog announced")
+        assert least_s - 0.02 <= time.monotonic() - began
+        assert "a draft" in pane.box()
+        pane.until(lambda: "Do you want to proceed?" in pane.screen(), "dialog")
+        pane.write("1")
+        pane.until(lambda ends=ends: pane.ends() > ends, "end")
+        pane.write("\x15" * 3)
