@@ -1051,9 +1051,21 @@ class Box:
 
 
 class Dialog:
-    """A question with numbered options; the answer goes to ``done`` as an index, -1 for Escape."""
+    """A question with options; the answer goes to ``done`` as an index, -1 for Escape.
 
-    def __init__(self, title: list[str], options: list[str], done: Callable[[int], None], *, chosen: int = 0) -> None:
+    Without numbers (the real trust dialog) no digit chooses.
+    """
+
+    def __init__(
+        self,
+        title: list[str],
+        options: list[str],
+        done: Callable[[int], None],
+        *,
+        chosen: int = 0,
+        numbered: bool = True,
+    ) -> None:
+        self.numbered = numbered
         self.title = title
         self.options = options
         self.done = done
@@ -1065,8 +1077,9 @@ class Dialog:
         rows = [f" {line}" for line in self.title]
         for number, option in enumerate(self.options):
             mark = "\u276f" if number == self.chosen else " "
-            rows.append(f" {mark} {number + 1}. {option}")
-        return [*rows, "", " Esc to cancel \u00b7 Tab to amend"]
+            rows.append(f" {mark} {number + 1}. {option}" if self.numbered else f" {mark} {option}")
+        last = " Esc to cancel \u00b7 Tab to amend" if self.numbered else " Enter to confirm \u00b7 Esc to cancel"
+        return [*rows, "", last]
 
 
 # -- the program -----------------------------------------------------------------------------------
@@ -1154,8 +1167,8 @@ class App:
         late_s = self.faults.number("registry_late", 1)
         self.later(late_s, lambda: self.registry.put("busy" if self.turn else "idle"))
 
-    def _startup_answer(self, option: int) -> None:
-        if option != 0:
+    def _startup_answer(self, go_on: bool) -> None:
+        if not go_on:
             self.exit_code = 1
             return
         self.dialog = None
@@ -1263,7 +1276,8 @@ class App:
         if kind == "paste":
             return
         answer: int | None = None
-        if kind == "text" and len(value) == 1 and value.isdigit() and 1 <= int(value) <= len(dialog.options):
+        digit = kind == "text" and len(value) == 1 and value.isdigit() and dialog.numbered
+        if digit and 1 <= int(value) <= len(dialog.options):
             answer = int(value) - 1
         elif value == "up":
             dialog.chosen = (dialog.chosen - 1) % len(dialog.options)
@@ -1886,21 +1900,29 @@ def last_text(blocks: list[Record]) -> str:
     return texts[-1] if texts else ""
 
 
-def startup_dialog(kind: str, cwd: str, done: Callable[[int], None]) -> Dialog:
-    """The dialogs before the first prompt; the way in is option 1, never the default."""
-    if kind == "trust":
-        title = [
-            "Accessing workspace:",
-            "",
-            cwd,
-            "",
-            "Quick safety check: Is this a project you created or one you trust?",
-        ]
-        return Dialog(title, ["Yes, I trust this folder", "No, exit"], done, chosen=1)
-    if kind == "api_key":
-        title = ["Detected a custom API key in your environment", "", "Do you want to use this API key?"]
-        return Dialog(title, ["Yes", "No (recommended)"], done, chosen=1)
-    return Dialog(["A new version is available", "", "Update now?"], ["Not now", "Update and restart"], done, chosen=1)
+def startup_dialog(kind: str, cwd: str, answered: Callable[[bool], None]) -> Dialog:
+    """The dialogs before the first prompt, as the real one lists them; the way in is never the default."""
+    title, options, way_in = {
+        "trust": (
+            [
+                "Accessing workspace:",
+                "",
+                cwd,
+                "",
+                "Quick safety check: Is this a project you created or one you trust?",
+            ],
+            ["No, exit", "Yes, I trust this folder"],
+            1,
+        ),
+        "api_key": (
+            ["Detected a custom API key in your environment", "", "Do you want to use this API key?"],
+            ["Yes", "No (recommended)"],
+            0,
+        ),
+    }.get(kind, (["A new version is available", "", "Update now?"], ["Not now", "Update and restart"], 0))
+    return Dialog(
+        title, options, lambda option: answered(option == way_in), chosen=1 - way_in, numbered=kind == "update"
+    )
 
 
 # -- terminal and options --------------------------------------------------------------------------
