@@ -35,6 +35,8 @@ class PolicyRoom:
         self._number = 0
         self._answer: tuple[str, Dialog] | None = None
         """The token of what the policy chose, until the pane has said what became of it, and the dialog."""
+        self._chosen = ""
+        """That token to the end: a dialog may be seen gone only after its answer is (a CLI that draws itself anew)."""
 
     def opened(self, dialog: Dialog) -> None:
         """Ask, without waiting."""
@@ -75,6 +77,7 @@ class PolicyRoom:
             else:
                 token = session.controls.choose(asked.dialog.dialog_id, int(said.option))  # type: ignore[call-overload]
                 self._answer = (token, asked.dialog)
+                self._chosen = token
 
     def timed_out(self, late: PolicyTimedOut) -> None:
         """It thought too long."""
@@ -85,7 +88,7 @@ class PolicyRoom:
 
     def chose(self, token: str) -> bool:
         """Whether that answer was the policy's."""
-        return self._answer is not None and self._answer[0] == token
+        return bool(token) and token == self._chosen
 
     def answered(self, token: str, *, applied: bool) -> None:
         """What became of an answer; one that went nowhere while its dialog stays open is a person's again."""

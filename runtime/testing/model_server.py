@@ -301,7 +301,7 @@ class _Handler(BaseHTTPRequestHandler):
             if error is not None and (error.times == 0 or attempt <= error.times):
                 refusal = wire.refuse(request, error, record.number)
                 owner.closed(record, "error", refusal.status)
-                self._send_refusal(refusal)
+                self._send_refusal(msgspec.structs.replace(refusal, headers={**refusal.headers, **error.headers}))
             elif request.stream:
                 cut = step.cut and (step.cut_times == 0 or attempt <= step.cut_times)
                 self._stream(wire, request, step, record, cut=cut)

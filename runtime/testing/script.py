@@ -78,13 +78,17 @@ Block = TextBlock | ThinkingBlock | ToolBlock
 
 
 class StepError(msgspec.Struct, frozen=True, kw_only=True):
-    """An HTTP error in place of an answer; after ``times`` requests the step plays (0 = for ever)."""
+    """An HTTP error in place of an answer; after ``times`` requests the step plays (0 = for ever).
+
+    ``headers`` are added to the response (of a rate limit: when it ends).
+    """
 
     status: int
     word: str = ""
     message: str = "scripted failure"
     times: int = 0
     retry_after_s: float | None = None
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def kind(self) -> str:

@@ -31,7 +31,9 @@ input  : ``enter_swallow_ms=N`` Enter within N ms of the last text is lost; ``en
          removed and never read
 screen : ``idle_look`` looks ready all turn; ``repaint=HZ`` storm; ``frozen`` no repaint during a turn;
          ``quote_ui`` the answer quotes the prompt glyph and the busy footer; ``ask`` a permission dialog
-         before every tool
+         before every tool; ``ask_after_paste=MS`` the same, MS ms after a paste has landed during the turn
+         (``MS-MS``: at a random time between the two); ``dialog_lead=MS`` from what the registry says to
+         the dialog that is painted and takes the keys, default 450
 record : ``dup_end=N`` the terminal record N times more; ``late_dup=S`` the same once more after S seconds;
          ``torn=PARTS:MS`` the terminal records in PARTS writes, cut inside characters too;
          ``no_turn_duration``; ``end_delay=S`` between answer and terminal record; ``record_delay=S`` screen
@@ -322,6 +324,8 @@ class Turn:
         self.wake = 0.0
         self.faults = Faults([])
         self.subagents = 0
+        self.pasted_at = 0.0
+        self.awaits_paste = False
 
 
 class ClaudeRecorder:
@@ -1047,9 +1051,21 @@ class Box:
 
 
 class Dialog:
-    """A question with numbered options; the answer goes to ``done`` as an index, -1 for Escape."""
+    """A question with options; the answer goes to ``done`` as an index, -1 for Escape.
 
-    def __init__(self, title: list[str], options: list[str], done: Callable[[int], None], *, chosen: int = 0) -> None:
+    Without numbers (the real trust dialog) no digit chooses.
+    """
+
+    def __init__(
+        self,
+        title: list[str],
+        options: list[str],
+        done: Callable[[int], None],
+        *,
+        chosen: int = 0,
+        numbered: bool = True,
+    ) -> None:
+        self.numbered = numbered
         self.title = title
         self.options = options
         self.done = done
@@ -1061,8 +1077,9 @@ class Dialog:
         rows = [f" {line}" for line in self.title]
         for number, option in enumerate(self.options):
             mark = "\u276f" if number == self.chosen else " "
-            rows.append(f" {mark} {number + 1}. {option}")
-        return [*rows, "", " Esc to cancel \u00b7 Tab to amend"]
+            rows.append(f" {mark} {number + 1}. {option}" if self.numbered else f" {mark} {option}")
+        last = " Esc to cancel \u00b7 Tab to amend" if self.numbered else " Enter to confirm \u00b7 Esc to cancel"
+        return [*rows, "", last]
 
 
 # -- the program -----------------------------------------------------------------------------------
@@ -1150,8 +1167,8 @@ class App:
         late_s = self.faults.number("registry_late", 1)
         self.later(late_s, lambda: self.registry.put("busy" if self.turn else "idle"))
 
-    def _startup_answer(self, option: int) -> None:
-        if option != 0:
+    def _startup_answer(self, go_on: bool) -> None:
+        if not go_on:
             self.exit_code = 1
             return
         self.dialog = None
@@ -1246,12 +1263,21 @@ class App:
             if self.box.stripped:
                 self.notice = "Removed 1 invisible character \u00b7 review and press Enter to send"
             self.last_input = now
+            if kind == "paste" and self.turn is not None:
+                self._pasted(self.turn, now)
+
+    def _pasted(self, turn: Turn, now: float) -> None:
+        """A paste is in the box: a turn that waits for one goes on."""
+        turn.pasted_at = turn.pasted_at or now
+        if turn.awaits_paste:
+            turn.awaits_paste, turn.wake = False, now
 
     def _dialog_event(self, dialog: Dialog, kind: str, value: str) -> None:
         if kind == "paste":
             return
         answer: int | None = None
-        if kind == "text" and len(value) == 1 and value.isdigit() and 1 <= int(value) <= len(dialog.options):
+        digit = kind == "text" and len(value) == 1 and value.isdigit() and dialog.numbered
+        if digit and 1 <= int(value) <= len(dialog.options):
             answer = int(value) - 1
         elif value == "up":
             dialog.chosen = (dialog.chosen - 1) % len(dialog.options)
@@ -1566,7 +1592,7 @@ class App:
                 break
 
     def _must_ask(self, turn: Turn, block: Record) -> bool:
-        if "ask" in turn.faults:
+        if "ask" in turn.faults or "ask_after_paste" in turn.faults:
             return True
         if self.permission_mode in ("bypassPermissions", "dontAsk", "auto") or block["name"] in UNASKED_TOOLS:
             return False
@@ -1586,10 +1612,13 @@ class App:
             f"Yes, and don't ask again for {words[0] if words else ''} commands in {self.cwd}",
             "No",
         ]
+        if "ask_after_paste" in turn.faults:
+            yield from self._after_paste(turn)
         turn.phase = "dialog"
         self.registry.put("waiting", "permission prompt")
         dialog = Dialog(title, options, answers.append)
-        dialog.paint_at = time.monotonic() + DIALOG_PAINT_S
+        lead_s = turn.faults.number("dialog_lead") / 1000 if "dialog_lead" in turn.faults else DIALOG_PAINT_S
+        dialog.paint_at = time.monotonic() + lead_s
         self.dialog = dialog
         while not answers:
             yield 0.02
@@ -1600,6 +1629,17 @@ class App:
         if answers[0] == 1 and words:
             self.allowed.add(words[0])
         self.registry.put("busy")
+
+    def _after_paste(self, turn: Turn) -> Wait:
+        """Until so long after the turn's first paste as the fault says."""
+        least, _, most = turn.faults.text("ask_after_paste").partition("-")
+        after_s = float(least or 0) / 1000
+        if most:
+            after_s += (float(most) / 1000 - after_s) * int.from_bytes(os.urandom(4), "big") / 2**32
+        if not turn.pasted_at:
+            turn.awaits_paste = True
+            yield float("inf")
+        yield max(0.0, turn.pasted_at + after_s - time.monotonic())
 
     def _launch(self, turn: Turn, block: Record) -> subprocess.Popen[bytes] | None:
         if block["name"] != "Bash":
@@ -1860,21 +1900,29 @@ def last_text(blocks: list[Record]) -> str:
     return texts[-1] if texts else ""
 
 
-def startup_dialog(kind: str, cwd: str, done: Callable[[int], None]) -> Dialog:
-    """The dialogs before the first prompt; the way in is option 1, never the default."""
-    if kind == "trust":
-        title = [
-            "Accessing workspace:",
-            "",
-            cwd,
-            "",
-            "Quick safety check: Is this a project you created or one you trust?",
-        ]
-        return Dialog(title, ["Yes, I trust this folder", "No, exit"], done, chosen=1)
-    if kind == "api_key":
-        title = ["Detected a custom API key in your environment", "", "Do you want to use this API key?"]
-        return Dialog(title, ["Yes", "No (recommended)"], done, chosen=1)
-    return Dialog(["A new version is available", "", "Update now?"], ["Not now", "Update and restart"], done, chosen=1)
+def startup_dialog(kind: str, cwd: str, answered: Callable[[bool], None]) -> Dialog:
+    """The dialogs before the first prompt, as the real one lists them; the way in is never the default."""
+    title, options, way_in = {
+        "trust": (
+            [
+                "Accessing workspace:",
+                "",
+                cwd,
+                "",
+                "Quick safety check: Is this a project you created or one you trust?",
+            ],
+            ["No, exit", "Yes, I trust this folder"],
+            1,
+        ),
+        "api_key": (
+            ["Detected a custom API key in your environment", "", "Do you want to use this API key?"],
+            ["Yes", "No (recommended)"],
+            0,
+        ),
+    }.get(kind, (["A new version is available", "", "Update now?"], ["Not now", "Update and restart"], 0))
+    return Dialog(
+        title, options, lambda option: answered(option == way_in), chosen=1 - way_in, numbered=kind == "update"
+    )
 
 
 # -- terminal and options --------------------------------------------------------------------------

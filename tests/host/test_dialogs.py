@@ -106,6 +106,29 @@ def test_c25_trust_at_the_start_is_answered_and_the_first_message_goes_on(make):
     assert digits(rig.cli(session)) == ["2"]
 
 
+def test_c25_an_answer_that_is_known_before_its_dialog_is_seen_gone_was_the_policys_all_the_same(make, monkeypatch):
+    """The real CLI draws itself anew behind the trust dialog: for a while there is neither a dialog nor a box."""
+    heard = threading.Event()
+    real = dialog_policy.PolicyRoom.answered
+
+    def answered(room, token, *, applied):
+        real(room, token, applied=applied)
+        heard.set()
+
+    monkeypatch.setattr(dialog_policy.PolicyRoom, "answered", answered)
+    rig = make(dialog_policy=answer_trust)
+
+    def start(cli):
+        cli.dialog, cli.starting = TRUST, True
+
+    rig.world.on_start = start
+    session = rig.session()
+    assert heard.wait(WAIT_S)
+    assert not bodies(rig, session, events.DialogClosed)
+    rig.cli(session).starting = False
+    assert closed_by(rig, session) == ["policy"]
+
+
 def test_c25_each_dialog_of_a_session_is_asked_about_by_itself(make):
     policy = Thinking(hangs=lambda _: False)
     rig = make(manual=True, dialog_policy=policy)

@@ -1,5 +1,6 @@
 """The scripted model server, spoken to in raw HTTP."""
 
+import contextlib
 import http.client
 import json
 import threading
@@ -217,3 +218,13 @@ def test_a_script_survives_its_json_form(tmp_path) -> None:
     path.write_bytes(script.to_json())
     assert Script.from_file(path) == script
     assert ModelServer.from_file(path).script == script
+
+
+def test_a_scripted_error_brings_its_own_headers() -> None:
+    error = StepError(status=429, headers={"anthropic-ratelimit-unified-status": "rejected"}, retry_after_s=7)
+    with ModelServer(Script(scripts={"limit": (Step(error=error),)})) as limited:
+        link, reply = ask(limited, "[[script:limit]]")
+        with contextlib.closing(link):
+            assert reply.status == 429
+            assert reply.headers["anthropic-ratelimit-unified-status"] == "rejected"
+            assert reply.headers["retry-after"] == "7"

@@ -64,7 +64,7 @@ def test_the_first_paste_is_lost(cli) -> None:
 @pytest.mark.parametrize("kind", ["trust", "api_key", "update"])
 def test_a_startup_dialog_defaults_to_the_way_out(cli, kind) -> None:
     pane = cli(*fault(f"startup_dialog={kind}"), ready=False)
-    pane.until(lambda: "❯ 2. " in pane.screen(), "dialog")
+    pane.until(lambda: "❯" in pane.screen(), "dialog")
     pane.paste("lost")
     pane.write("\r")
     assert pane.exit_code() == 1
@@ -74,9 +74,12 @@ def test_startup_dialogs_can_be_answered_in_turn(cli) -> None:
     pane = cli(*fault("startup_dialog=trust,api_key"), ready=False)
     pane.until(lambda: "trust this folder" in pane.screen(), "trust")
     assert pane.registry() == {}
-    pane.write("1")
+    pane.write("2")
+    pane.quiet(0.1)
+    assert "trust this folder" in pane.screen()
+    pane.write("\x1b[B\r")
     pane.until(lambda: "API key" in pane.screen(), "api key")
-    pane.write("1")
+    pane.write("\x1b[A\r")
     pane.ready()
 
 
@@ -288,3 +291,22 @@ def test_sigterm_takes_the_registry_along(cli) -> None:
     assert pane.exit_code() == 143
     assert time.monotonic() - started < 2
     assert pane.registry() == {}
+
+
+def test_a_permission_dialog_opens_so_long_after_a_paste(cli) -> None:
+    pane = cli()
+    for window, least_s in (("150", 0.15), ("150-250", 0.15)):
+        ends = pane.ends()
+        pane.submit(f"[[fault:ask_after_paste={window}]][[fault:dialog_lead=40]][[tool:Bash:true]][[say:done]]")
+        pane.until(lambda: pane.registry()["status"] == "busy", "busy")
+        pane.quiet(0.2)
+        assert pane.registry()["status"] == "busy"
+        began = time.monotonic()
+        pane.paste("a draft")
+        pane.until(lambda: pane.registry()["status"] == "waiting", "dialog announced")
+        assert least_s - 0.02 <= time.monotonic() - began
+        assert "a draft" in pane.box()
+        pane.until(lambda: "Do you want to proceed?" in pane.screen(), "dialog")
+        pane.write("1")
+        pane.until(lambda ends=ends: pane.ends() > ends, "end")
+        pane.write("\x15" * 3)
