@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lastword.actors.core.adapter import LaunchRecipe, LaunchRequest
+from lastword.actors.core.adapter import LaunchRecipe, LaunchRequest, TypedText
 from lastword.actors.core.errors import LastwordError
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.talk import TalkReport
@@ -30,12 +30,13 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attach(msgspec.Struct, frozen=True, kw_only=True):
-    """Take over a CLI that lives already. ``command``: what may stand in its input box, typed by us."""
+    """Take over a CLI that lives already. ``command``, ``texts``: what may stand in its input box, typed by us."""
 
     endpoint: Endpoint
     request: LaunchRequest
     epoch: int
     command: str = ""
+    texts: tuple[TypedText, ...] = ()
 
 
 class Deliver(msgspec.Struct, frozen=True, kw_only=True):

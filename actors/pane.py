@@ -125,7 +125,7 @@ class PaneActor(Actor):
                 self._open(message)
             case Attach():
                 self._begin(message.epoch, message.request)
-                self._core.left_behind(message.command)
+                self._core.left_behind(message.command, message.texts)
                 self._opened(cast("PaneEndpoint", message.endpoint))
             case Deliver():
                 self._do(self._core.deliver(message.job, now_s))

@@ -14,7 +14,7 @@ from lastword.actors.core import events
 from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing_effects as reports
-from lastword.actors.core.adapter import LaunchRequest, SourceSpec
+from lastword.actors.core.adapter import LaunchRequest, SourceSpec, TypedText
 from lastword.actors.core.errors import RejectedError
 from lastword.actors.core.facts import EndpointGoneHint, FileChangedHint
 from lastword.actors.core.ids import MessageId
@@ -112,8 +112,20 @@ class Cli:
                 request=self._asked(resume=True),
                 epoch=self.epoch,
                 command=self._session.record.row.command,
+                texts=self._perhaps_in_box(),
             )
         )
+
+    def _perhaps_in_box(self) -> tuple[TypedText, ...]:
+        """Texts of the open turns and of the last one: an interrupted CLI puts them back into its box."""
+        session, last = self._session, self._session.last_completion
+        ids = [message_id for message_id in session.book.rows if message_id not in session.core.pending]
+        rows = [session.book.rows[message_id] for message_id in ids]
+        if last is not None and last.status != "completed":
+            of_last = (*((last.message_id,) if last.message_id is not None else ()), *last.joined)
+            rows += [row for row in map(session.deps.reader.message, of_last) if row is not None]
+        escaped = (session.admission.escape(row.text) for row in rows)
+        return tuple(text for text in escaped if isinstance(text, TypedText))
 
     def mourn(self) -> None:
         """It died while nobody looked: have its record read to the end."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Literal, assert_never
 
@@ -160,10 +160,13 @@ class PaneCore:
 
     # --- commands -------------------------------------------------------------------------------------------
 
-    def left_behind(self, command: str) -> None:
-        """An earlier life may have typed that command of the CLI's own and not submitted it: it is ours to clear."""
+    def left_behind(self, command: str, texts: Sequence[TypedText]) -> None:
+        """What of an earlier life may stand in the box, ours to clear: a command of the CLI's own that was typed, not
+        submitted, and the texts of a turn that the CLI put back behind an interrupt.
+        """
         if command:
             self._ours.append(TypedText(text=command, paste=command.encode(), rewritten=command))
+        self._ours.extend(texts)
 
     def opened(self, now_s: float) -> list[PaneEffect]:
         """The CLI's process runs."""
