@@ -498,7 +498,7 @@ def test_a_text_arrives_as_written_or_with_the_declared_rewriting(
         assert not of_type(session, events.MessageSubmitted)
         return
     assert done.status == "completed", done.error
-    adapter = runtime._adapters["claude-code"]
+    adapter = runtime._adapters["claude-code", "tmux"]
     typed = adapter.escape(text)
     request = [each for each in rehearsal.server.requests if each.prompt.strip()][-1]
     assert adapter.matches(typed, request.prompt) or typed.rewritten.strip() in request.prompt
