@@ -15,12 +15,19 @@ from lastword.runtime.testing import Rehearsal
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import live_clis
 
+from live.certification import Certification
+
 pytest.register_assert_rewrite("structured_promises", "pane_promises", "acp_promises")
 
 CACHE = os.environ.get("LASTWORD_CLI_CACHE", "")
 CLAUDE = live_clis.executable_of(Path(CACHE), "claude-code") if CACHE else Path("/nonexistent")
 if CLAUDE.exists():
     os.environ.setdefault("LASTWORD_CLAUDE_BIN", str(CLAUDE))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The table at the end."""
+    config.pluginmanager.register(Certification(), "certification")
 
 
 @pytest.fixture
