@@ -25,9 +25,33 @@ if CLAUDE.exists():
     os.environ.setdefault("LASTWORD_CLAUDE_BIN", str(CLAUDE))
 
 
+FULL_MODULES = {"test_claude_code_pane"}
+"""``make live FULL=1`` alone: Claude Code keeps the promises of its own module in every run."""
+FULL_TESTS = {
+    "test_acp": {
+        "test_c15_a_retained_follow_up_reuses_the_process_and_is_sent_at_once",
+        "test_c25_what_is_denied_does_not_run_and_the_session_goes_on",
+        "test_c07_an_interrupt_leaves_what_is_held_behind_it_alone",
+        "test_c07_a_deadline_interrupts_and_is_told_as_a_deadline",
+        "test_c17_host_and_agent_killed_lose_the_turn_once_and_the_session_resumes",
+        "test_c61_after_the_close_nothing_of_a_session_is_left",
+    }
+}
+"""Of three agents over one protocol, each slow to start: what one talk does for all is proved without them too."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The table at the end."""
     config.pluginmanager.register(Certification(), "certification")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is left to the long run."""
+    for item in items:
+        module = item.path.stem
+        if module in FULL_MODULES or getattr(item, "originalname", "") in FULL_TESTS.get(module, ()):
+            item.add_marker("full")
 
 
 @pytest.fixture
