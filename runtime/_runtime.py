@@ -152,6 +152,7 @@ class Runtime:
         """What an earlier host left of sessions that nobody has asked for yet."""
         self._sessions: dict[SessionId, Session] = {}
         self._closed = False
+        self._pid = os.getpid()
         _end_at_exit(self)
         self._door = Door(state, self._served) if serve_socket else None
         if self._door is not None:
@@ -336,7 +337,12 @@ class Runtime:
         return self._journal.completion(TurnId(turn_id))
 
     def close(self, *, grace_s: float = 2.0) -> CloseReport:
-        """End every CLI and every actor; running turns settle ``cancelled``. Sessions stay on record. Idempotent."""
+        """End every CLI and every actor; running turns settle ``cancelled``. Sessions stay on record. Idempotent.
+
+        In a process that was forked off the host's it does nothing: all that would be ended is the host's.
+        """
+        if os.getpid() != self._pid:
+            return CloseReport()
         with self._lock:
             if self._closed:
                 return CloseReport()

@@ -16,6 +16,7 @@ import signal
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
@@ -50,6 +51,9 @@ LEAVING_WAIT_S = 0.5
 DEATH_CHECK_S = 0.2
 """After the control client is gone: how long the server's own end is waited for before it counts as living."""
 REATTACH_MAX = 3
+REATTACH_PAUSE_S = 10.0
+"""So many control clients may end, each sooner than this after the one before, until one is waited with for so long."""
+REATTACH_TRIES = 30
 STATUS_WAITS_S = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Waits before each question for an exit status: tmux learns of a death later than our pidfd, under load much later."""
 SOCKET_PATH_BYTES_MAX = 107
@@ -132,6 +136,7 @@ class TmuxServer:
         self._panes: dict[str, PaneHandle] = {}
         self._exits = ExitWatcher()
         self._reattached = 0
+        self._attached_at = 0.0
         self._stopping = False
 
     @property
@@ -237,22 +242,27 @@ class TmuxServer:
         with self._lock:
             self._control = control
             self._server = ProcessId(pid, start)
+            self._attached_at = time.monotonic()
 
     def _control_gone(self) -> None:
         """The control client ended: is it the server, or did somebody detach the client?"""
         server = self._server
         if self._stopping or server is None:
             return
-        if not server.wait(DEATH_CHECK_S) and self._reattached < REATTACH_MAX:
+        if time.monotonic() - self._attached_at > REATTACH_PAUSE_S:
+            self._reattached = 0
+        for _ in range(REATTACH_TRIES):
+            pause = DEATH_CHECK_S if self._reattached < REATTACH_MAX else REATTACH_PAUSE_S
+            if server.wait(pause) or self._stopping:
+                break
             self._reattached += 1
             try:
                 self._ensure_hub()
                 self._attach()
             except LastwordError:
-                pass
-            else:
-                return
-        if not server.is_alive() and self.on_gone is not None:
+                continue
+            return
+        if not self._stopping and not server.is_alive() and self.on_gone is not None:
             guarded(self.on_gone)
 
     def liveness(self, timeout_s: float = LIVENESS_TIMEOUT_S) -> Liveness:

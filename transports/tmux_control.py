@@ -109,6 +109,11 @@ class Command(msgspec.Struct, frozen=True):
     height: Callable[[], int] | None = None
 
 
+def _refused(line: bytes, lines: Sequence[bytes]) -> bool:
+    """Whether that ends the reply of a command whose target was gone: it has one line, however high its screen was."""
+    return line.startswith(b"%error ") and len(lines) == 1 and lines[0].startswith(b"can't find ")
+
+
 class ControlClient:
     """One control client on one server.
 
@@ -304,9 +309,9 @@ class ControlClient:
                             words = line[7:]
                             height = self._height(words)
                     elif (
-                        len(lines) >= height
-                        and line.startswith((b"%end ", b"%error "))
+                        line.startswith((b"%end ", b"%error "))
                         and line.split(b" ", 1)[1] == words
+                        and (len(lines) >= height or _refused(line, lines))
                     ):
                         self._replied(words, Reply(line.startswith(b"%end "), tuple(lines)))
                         words = None

@@ -219,10 +219,13 @@ session = runtime.session("claude-code", cwd=f"{root}/work")
 session.send("go [[sleep:0.5]][[say:the answer]]", message_id="m1")
 log = iter(session.events())
 while next(log).type != "turn_started": pass
-if how == "fork":  # a child that ends as any process does must end nothing of its parent
+if how in ("fork", "fork_close"):  # a child that ends as any process does must end nothing of its parent
     child = os.fork()
+    if not child and how == "fork_close": runtime.close()
     if not child: sys.exit(0)
+    cli = session.snapshot().handle.pid
     os.waitpid(child, 0)
+    os.kill(cli, 0)
     while (event := next(log)).type != "unified_completion": pass
     print(event.body.completion.answer, flush=True)
     sys.exit(0)
@@ -277,8 +280,9 @@ def test_c17_a_host_that_a_signal_ended_loses_nothing_and_the_next_one_leaves_no
 
 
 @pytest.mark.contract("C61")
-def test_c61_a_forked_child_of_the_host_ends_nothing(sealed):
-    assert run_host(sealed, "fork") == (0, "the answer")
+@pytest.mark.parametrize("how", ["fork", "fork_close"])
+def test_c61_a_forked_child_of_the_host_ends_nothing(sealed, how):
+    assert run_host(sealed, how) == (0, "the answer")
     assert sealed.strays() == []
 
 

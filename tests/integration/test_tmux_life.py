@@ -21,7 +21,7 @@ from lastword.transports import tmux as edge
 from lastword.transports import tmux_setup
 from lastword.transports.process import ExitWatcher, ProcessId, pid_start
 from lastword.transports.tmux import Alive, Gone, PaneHandle, Pressed, Refused, TmuxServer, Unknown, find_tmux
-from lastword.transports.tmux_control import ControlClient, Reply, quote
+from lastword.transports.tmux_control import Command, ControlClient, Reply, quote
 
 pytestmark = pytest.mark.tmux
 
@@ -548,6 +548,22 @@ def test_a_detached_control_client_comes_back_and_nothing_is_called_gone(own_ser
     until(lambda: own_server.control is not before and isinstance(own_server.liveness(), Alive))
     assert not told
     assert isinstance(before, ControlClient)
+
+
+def test_a_control_client_that_ends_again_and_again_comes_back_each_time(own_server, monkeypatch):
+    monkeypatch.setattr(edge, "REATTACH_PAUSE_S", 0.3)
+    for _ in range(edge.REATTACH_MAX + 3):
+        before = own_server.control
+        before.submit(b"detach-client", lambda _: None)
+        until(lambda before=before: own_server.control is not before and isinstance(own_server.liveness(), Alive))
+
+
+def test_a_screen_that_is_gone_when_it_is_captured_holds_up_no_other_command(server):
+    """Its height was known, and the refusal has one line."""
+    answers: list[Reply] = []
+    server.submit_all(Command(b"capture-pane -p -t %4000000", answers.append, height=lambda: 50))
+    assert server.control.call(b"display-message -p next", 5).lines == (b"next",)
+    assert [answer.ok for answer in answers] == [False]
 
 
 def test_e35_a_lost_control_client_alone_is_unknown_and_never_gone(own_server):
