@@ -283,8 +283,9 @@ class Cli:
             self._session.deps.streams.discard(self._session.record.row.session_id, None)
 
     def recorded(self, native_session: str) -> None:
-        """That name is committed."""
-        if native_session and native_session == self._session.core.native_session:
+        """That name is committed. Who chooses it for the CLI needs no word of it."""
+        chosen_by_cli = self._session.deps.adapter.new_native_session(bytes(16)) == ""
+        if chosen_by_cli and native_session and native_session == self._session.core.native_session:
             self._session.mouth.tell(mouth.Known(epoch=self.epoch, native_session=native_session))
 
     def _named(self, named: Named) -> None:
@@ -405,7 +406,8 @@ class Cli:
     def _submitted(self, report: reports.Submitted) -> None:
         session = self._session
         self.held = ""
-        if session.record.row.cursor is None:
+        source = session.deps.adapter.sources(self._asked(resume=False))[-1]
+        if session.record.row.cursor is None and not source.path:
             session.watcher.tell(FileChangedHint(path="submitted"))  # the record may begin now, under a name of its own
         pending = session.core.pending.get(report.message_id)
         rows: Rows = {}
