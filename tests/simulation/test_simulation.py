@@ -73,7 +73,8 @@ def journal_of(seed: int) -> list[tuple]:
             run.play()
         db = sqlite3.connect(base / "state" / "journal.db")
         try:
-            return db.execute("SELECT session_id, seq, at, type, turn_id, body FROM event ORDER BY 1, 2").fetchall()
+            rows = db.execute("SELECT session_id, seq, at, type, turn_id, body FROM event ORDER BY 1, 2").fetchall()
+            return [(*row[:5], row[5].replace(str(base), "BASE")) for row in rows]
         finally:
             db.close()
     finally:
