@@ -337,8 +337,9 @@ class TranscriptWatcherActor(Actor):
         read = self._files.read_from(path, self._offset - known, READ_BYTES_MAX + known, self._inode, self._device)
         match read:
             case Bytes() if not self._tail.matches(read.data[:known]):
-                self._start_over(Rewritten(inode=read.inode, device=read.device, reason="changed"))
-                return True
+                if self._start_over(Rewritten(inode=read.inode, device=read.device, reason="changed")):
+                    return True
+                self._exhausted()
             case Bytes():
                 self._blind = False
                 self._inode, self._device = read.inode, read.device
@@ -352,8 +353,10 @@ class TranscriptWatcherActor(Actor):
             case Rewritten():
                 if read.moved_to:
                     self._read_rest(read.moved_to)
-                self._start_over(read)
-                return True
+                if self._start_over(read):
+                    return True
+                self._blind = False
+                self._exhausted()
             case Missing():
                 self._blind = False
                 self._exhausted()
@@ -408,30 +411,36 @@ class TranscriptWatcherActor(Actor):
                 return
             self._feed(following.source.path, read.data)
 
-    def _start_over(self, found: Rewritten) -> None:
+    def _start_over(self, found: Rewritten) -> bool:
         """Another file, or other contents. All of it is read, and what was read before is known and says nothing twice;
         but a turn that is open, and whose beginning is not in it any more, goes on with what was read of it.
+
+        False, and nothing is changed, while its first bytes do not tell which of the two it is: it is being written.
         """
         following = self._following
         assert following is not None
         path = following.source.path
         same_file = (found.inode, found.device) == (self._inode, self._device)
+        keep_oracle, cut_at = False, None
+        if self._opening:
+            cut_at = self._tail.cut_at(self._peek(path, self._offset - self._tail.length) if same_file else b"")
+        if self._opening and cut_at is None:
+            known = self._head
+            first = self._peek(path, 0)[: len(known) or 1]
+            if len(first) < (len(known) or 1) and known.startswith(first):
+                return False
+            if not self._holds_opening(path):  # is it the earlier part of the same, or a new file?
+                keep_oracle = first != known if known else not same_file
         self._inode, self._device = found.inode, found.device
         self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
-        if self._opening:
-            from_tail = self._peek(path, self._offset - self._tail.length) if same_file else b""
-            cut_at = self._tail.cut_at(from_tail)
-            if cut_at is not None:
-                self._offset += cut_at - self._tail.length
-                self._tail.cut(cut_at)
-                return
-        keep_oracle = False
-        if self._opening and not self._holds_opening(path):  # else: is it the earlier part of the same, or a new file?
-            known = self._head
-            keep_oracle = self._peek(path, 0)[: len(known)] != known if known else not same_file
+        if cut_at is not None:
+            self._offset += cut_at - self._tail.length
+            self._tail.cut(cut_at)
+            return True
         self._offset, self._tail, self._head = 0, Tail(), b""
         if not keep_oracle:
             self._oracle, self._opening = following.oracle(0), b""
+        return True
 
     def _peek(self, path: str, offset: int) -> bytes:
         read = self._files.read_from(path, max(0, offset), TAIL_BYTES, 0, 0)

@@ -20,6 +20,33 @@ from lastword.transports.providers.memory import Record
 PERMISSION = DialogOpen(key="p1", question="Run rm -rf build?", options=("Yes", "No"), kind="permission")
 
 
+# --- a record that is written anew ------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("C02")
+@pytest.mark.contract("C17")
+@pytest.mark.parametrize("pieces", [(0,), (100,), (0, 100, 200)], ids=["empty", "begun", "bit_by_bit"])
+def test_c17_a_record_that_is_seen_while_it_is_written_anew_loses_no_open_turn(make, pieces):
+    rig = make(manual=True)
+    session = rig.session()
+    first = away(session.run, "first")
+    cli = rig.running(session)
+    cli.finish("first answer")
+    first.result(WAIT_S)
+    second = away(session.run, "second")
+    rig.running(session)
+    rig.settle()
+    data = rig.world.contents(cli.path)
+    rig.world.replace(cli.path, b"")
+    for start, end in zip((0, *pieces), (*pieces, len(data)), strict=True):
+        rig.world.append(cli.path, data[start:end])
+        rig.settle()
+    cli.finish("second answer")
+    done = second.result(WAIT_S)
+    assert (done.status, done.answer) == ("completed", "second answer")
+    assert [each.answer for each in completed(rig, session, 2)] == ["first answer", "second answer"]
+
+
 # --- C25: dialogs -----------------------------------------------------------------------------------------------------
 
 
