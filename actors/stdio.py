@@ -3,6 +3,9 @@
 It hears the child by reading the file that the child's stdout is, as the transcript watcher does for facts: this one
 listens for what is said to us (handshakes, dialogs, receipts), that one for what happened. Nothing here ends a turn.
 
+A conversation that the CLI names is spoken in once that name is on record: else a host that dies in between could find
+its end and not itself again.
+
 A CLI whose host died has lost its stdin: it is not spoken to again (*mute*). It is left to end by itself, and what is
 delivered meanwhile waits for the next one.
 """
@@ -129,6 +132,9 @@ class StdioActor(Actor):
         self._writing: dict[int, Write] = {}
         self._numbers = count(1)
         self._reminders: set[str] = set()
+        self._native_session = ""
+        self._unrecorded: list[TalkEffect] | None = None
+        """What is to be done once the conversation's name is on record; None: it is."""
         self._was_ready = False
         self._given_up = ""
         self._closing: float | None = None
@@ -151,7 +157,8 @@ class StdioActor(Actor):
             case Nudge():
                 self._read()
             case Known():
-                pass  # what is sent is kept, by whatever name
+                if message.epoch == self._epoch and message.native_session == self._native_session:
+                    self._recorded()
             case Deliver() | Withdraw() | PressInterrupt() | AnswerDialog() | Prove():
                 self._wanted(message)
             case _Opened() | _WriteDone() | _Heard() | _Reminded() | _Exited() | _Closed():
@@ -172,6 +179,7 @@ class StdioActor(Actor):
             return
         match message:
             case Deliver():
+                self._read()  # it speaks by what it has heard
                 self._do(talk.deliver(message.job))
             case Withdraw():
                 self._do(talk.withdraw(message.message_id))
@@ -236,6 +244,8 @@ class StdioActor(Actor):
         self._framer = LineFramer()
         self._offset = 0
         self._writing.clear()
+        self._native_session = request.native_session
+        self._unrecorded = None
         self._was_ready = False
         self._given_up = ""
         self._closing = None
@@ -269,6 +279,7 @@ class StdioActor(Actor):
 
     def _exited(self, status: int | None) -> None:
         self._read_rest()
+        self._unrecorded = None  # what it was not told, the next one will be
         for number in list(self._writing):  # at most once: what may have been written counts as written
             self._written(number, Written())
         talk, self._talk = self._talk, None
@@ -356,9 +367,20 @@ class StdioActor(Actor):
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
+    def _recorded(self) -> None:
+        waiting, self._unrecorded = self._unrecorded, None
+        self._do(waiting or [])
+
     def _do(self, effects: list[TalkEffect]) -> None:
-        for effect in effects:
+        for number, effect in enumerate(effects):
+            if self._unrecorded is not None:
+                self._unrecorded += effects[number:]
+                return
             match effect:
+                case Named() if effect.native_session != self._native_session:
+                    self._native_session = effect.native_session
+                    self._unrecorded = []
+                    self._say(effect)
                 case Write():
                     self._write(effect)
                 case Remind():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,9 @@ import pytest
 
 from kit_system import until
 from lastword import Interrupt, ProviderError, RejectedError, Runtime, events
+from lastword.actors.core.talk import Write
+from lastword.actors.session_cli import Cli
+from lastword.actors.stdio import StdioActor
 from lastword.transports.providers.acp import AcpAdapter
 from structured_kit import (
     WAIT_S,
@@ -79,6 +83,31 @@ def test_c03_only_end_turn_completes(hosts: Hosts, reason: str, kind: str, word:
     assert (done.status, done.answer) == ("failed", None)
     assert done.error is not None
     assert (done.error.kind, done.error.native_kind) == (kind, word)
+
+
+@pytest.mark.contract("C17")
+def test_c17_nothing_is_said_in_a_conversation_whose_name_is_not_on_record(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a host that dies in between finds the turn's end, and never the conversation again."""
+    order: list[str] = []
+    recorded, write = Cli.recorded, StdioActor._write
+
+    def told(self: Cli, native_session: str) -> None:
+        order.append(f"on record: {native_session}")
+        recorded(self, native_session)
+
+    def written(self: StdioActor, message: Write) -> None:
+        order.append(json.loads(message.data).get("method", ""))
+        write(self, message)
+
+    monkeypatch.setattr(Cli, "recorded", told)
+    monkeypatch.setattr(StdioActor, "_write", written)
+    session = hosts().session()
+    assert session.run("[[say:one]]", deadline_s=WAIT_S).answer == "one"
+    name = session.snapshot().handle.native_session_id
+    assert name
+    assert order.index(f"on record: {name}") < order.index("session/prompt")
 
 
 @pytest.mark.contract("C03")
