@@ -7,9 +7,11 @@ House rules
 -----------
 - A talk never says that a turn is over: the oracle does, from the same lines in the child's own file (hints wake,
   facts settle). What a talk hears serves the conversation about turns: handshakes, dialogs, receipts.
-- At most once: a text goes out in one :class:`Write`, and no talk ever writes it again. ``Submitted`` belongs into
-  that write's ``after``. What the record does not show once the child is gone and read to its end, the session sends
-  to the next child, by a talk of its own.
+- At most once: a text goes out in one :class:`Write`, and no talk ever writes it again, unless the CLI itself says that
+  it did not take it. ``Submitted`` belongs into that write's ``after``. What the record does not show once the child is
+  gone and read to its end, the session sends to the next child, by a talk of its own.
+- One dialog is told at a time. That one is gone is told before the next is seen, so not in a write's ``after``, which
+  is told later than what stands behind the write.
 - A talk holds texts back until its handshake is done (:class:`~lastword.actors.core.typing_effects.BecameReady`), so
   that a CLI which cannot start costs no message.
 - A request of the CLI that is not understood is answered with the protocol's own error: nobody waits for nothing.

@@ -92,10 +92,11 @@ def test_c25_permissions_that_are_asked_for_together_are_answered_one_after_the_
     (one,) = ask(talk, 1)
     assert isinstance(one, DialogSeen)
     assert ask(talk, 2) == []
-    write, two = talk.answer("token", one.dialog_id, 2)
+    write, gone_one, two = talk.answer("token", one.dialog_id, 2)
     assert isinstance(write, Write)
     assert json.loads(write.data)["result"]["outcome"] == {"outcome": "selected", "optionId": "no"}
-    assert write.after[1] == AnswerResult(token="token", applied=True)
+    assert write.after == (AnswerResult(token="token", applied=True),)
+    assert gone_one == DialogGone(dialog_id=one.dialog_id, answered=True, token="token")
     assert isinstance(two, DialogSeen)
     assert two.dialog_id != one.dialog_id
     assert talk.answer("again", one.dialog_id, 1) == [AnswerResult(token="again", applied=False)]

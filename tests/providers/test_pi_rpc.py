@@ -364,8 +364,9 @@ def test_c25_each_kind_of_request_has_its_options_and_answers(
     shown = seen(talk.heard(ask("u_1", method, **more)))
     assert shown.dialog.options == options
     assert talk.answer("a_0", shown.dialog_id, len(options) + 1) == [AnswerResult(token="a_0", applied=False)]
-    (write,) = talk.answer("a_1", shown.dialog_id, option)
+    write, gone = talk.answer("a_1", shown.dialog_id, option)
     assert isinstance(write, Write)
+    assert gone == DialogGone(dialog_id=shown.dialog_id, answered=True, token="a_1")
     assert json.loads(write.data) == {"type": "extension_ui_response", "id": "u_1", **reply}
     assert write.after[-1] == AnswerResult(token="a_1", applied=True)
     assert talk.answer("a_2", shown.dialog_id, option) == [AnswerResult(token="a_2", applied=False)]

@@ -14,7 +14,6 @@ Source: protocol version 1; Gemini CLI 0.61.0, Qwen Code 0.24.4, opencode 1.18.3
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from itertools import count
 from typing import Any, Literal
@@ -27,8 +26,6 @@ from lastword.actors.core.talk import GiveUp, Named, Remind, TalkEffect, Write
 from lastword.actors.core.typing_effects import (
     AnswerResult,
     BecameReady,
-    DialogGone,
-    DialogSeen,
     Interrupted,
     Job,
     NotDelivered,
@@ -36,6 +33,7 @@ from lastword.actors.core.typing_effects import (
     WithdrawnReport,
 )
 from lastword.transports.providers import acp_wire as wire
+from lastword.transports.providers.open_questions import OpenQuestions, Question, reply
 
 LiveInput = Literal["cancels", "fails", "queues", "unknown"]
 """What the agent itself does with a prompt that comes while another runs: the running one is answered ``cancelled``, or
@@ -54,18 +52,6 @@ _ASKED = msgspec.json.Decoder(wire.PermissionParams)
 def prompt_id(message_id: MessageId) -> str:
     """Of the request that carries that message: the same one in every life of the host."""
     return f"message:{message_id}"
-
-
-class _Question(msgspec.Struct, frozen=True, kw_only=True):
-    """An open permission request."""
-
-    request_id: Any
-    dialog: DialogOpen
-    options: tuple[str, ...]
-
-    @property
-    def dialog_id(self) -> str:
-        return "d_" + hashlib.sha256(self.dialog.key.encode()).hexdigest()[:16]
 
 
 class AcpTalk:
@@ -93,7 +79,7 @@ class AcpTalk:
         self._running: Job | None = None
         self._taken: dict[MessageId, None] = {}
         self._of_turn: dict[TurnId, MessageId] = {}
-        self._questions: deque[_Question] = deque()
+        self._questions = OpenQuestions[Question]()
 
     # --- what is wanted ---------------------------------------------------------------------------------------------
 
@@ -158,25 +144,17 @@ class AcpTalk:
             effects.append(Write(data=wire.notification(wire.CANCEL, {"sessionId": self._session})))
             cancelled = {"outcome": {"outcome": "cancelled"}}  # the protocol asks for it
             effects += [Write(data=wire.answer(question.request_id, cancelled)) for question in self._questions]
-            effects += self._close_questions()
+            effects += self._questions.drop_all()
         return effects
 
     def answer(self, token: str, dialog_id: str, option: int) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
-        question = self._questions[0] if self._questions else None
-        if question is None or question.dialog_id != dialog_id or not 1 <= option <= len(question.options):
+        question = self._questions.take(dialog_id, option)
+        if question is None:
             return [AnswerResult(token=token, applied=False)]
-        self._questions.popleft()
-        chosen = {"outcome": {"outcome": "selected", "optionId": question.options[option - 1]}}
-        write = Write(
-            data=wire.answer(question.request_id, chosen),
-            after=(
-                DialogGone(dialog_id=dialog_id, answered=True, token=token),
-                AnswerResult(token=token, applied=True),
-            ),
-            failed=(DialogGone(dialog_id=dialog_id, answered=False), AnswerResult(token=token, applied=False)),
-        )
-        return [write, *self._tell_dialog()]
+        chosen = {"outcome": {"outcome": "selected", "optionId": question.choices[option - 1]}}
+        write = reply(wire.answer(question.request_id, chosen), token)
+        return [write, *self._questions.answered(question, token)]
 
     def proved(self, message_id: MessageId) -> list[TalkEffect]:  # noqa: ARG002
         """Nothing waits for it: the answer to the prompt lets the next one go."""
@@ -215,7 +193,7 @@ class AcpTalk:
         running = self._running
         if running is not None and said.id == prompt_id(running.message_id):
             self._running = None
-            return [*self._close_questions(), *self._send_held()]
+            return [*self._questions.drop_all(), *self._send_held()]
         method = self._asked.pop(said.id, "") if isinstance(said.id, str) else ""
         if not method:
             return []
@@ -289,23 +267,10 @@ class AcpTalk:
         if self._running is None or not asked.options:
             cancelled = {"outcome": {"outcome": "cancelled"}}
             return [Write(data=wire.answer(said.id, cancelled))]  # of no turn of ours, or not to be answered
-        first = not self._questions
-        self._questions.append(_question(said.id, asked))
-        return self._tell_dialog() if first else []
-
-    def _tell_dialog(self) -> list[TalkEffect]:
-        if not self._questions:
-            return []
-        return [DialogSeen(dialog_id=self._questions[0].dialog_id, dialog=self._questions[0].dialog)]
-
-    def _close_questions(self) -> list[TalkEffect]:
-        """Nobody waits for their answers any more."""
-        shown = self._questions[0] if self._questions else None
-        self._questions.clear()
-        return [] if shown is None else [DialogGone(dialog_id=shown.dialog_id, answered=False)]
+        return self._questions.ask(_question(said.id, asked))
 
 
-def _question(request_id: Any, asked: wire.PermissionParams) -> _Question:
+def _question(request_id: Any, asked: wire.PermissionParams) -> Question:
     call = asked.tool_call
     what = [call.title or call.kind or "a tool"]
     if call.raw_input:
@@ -317,7 +282,7 @@ def _question(request_id: Any, asked: wire.PermissionParams) -> _Question:
     question = " - ".join(dict.fromkeys(what))
     if len(question) > SHOWN_CHARS_MAX:
         question = question[: SHOWN_CHARS_MAX - 1] + "…"
-    return _Question(
+    return Question(
         request_id=request_id,
         dialog=DialogOpen(
             key=f"{asked.session_id}/{wire.as_text(request_id)}/{call.tool_call_id}",
@@ -325,7 +290,7 @@ def _question(request_id: Any, asked: wire.PermissionParams) -> _Question:
             options=tuple(option.name or option.option_id for option in asked.options),
             kind="permission",
         ),
-        options=tuple(option.option_id for option in asked.options),
+        choices=tuple(option.option_id for option in asked.options),
     )
 
 

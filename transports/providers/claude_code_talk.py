@@ -24,14 +24,13 @@ from lastword.actors.core.talk import GiveUp, Remind, TalkEffect, Write
 from lastword.actors.core.typing_effects import (
     AnswerResult,
     BecameReady,
-    DialogGone,
-    DialogSeen,
     Interrupted,
     Job,
     NotDelivered,
     Submitted,
     WithdrawnReport,
 )
+from lastword.transports.providers.open_questions import OpenQuestions, Question, reply
 
 HANDSHAKE_S = 60.0
 """How long a CLI may take until it answers the handshake."""
@@ -76,18 +75,10 @@ class _Line(msgspec.Struct, frozen=True):
 _LINE = msgspec.json.Decoder(_Line)
 
 
-class _Question(msgspec.Struct, kw_only=True):
-    """One dialog: of a request of the CLI's, which may hold several questions."""
+class _Question(Question, frozen=True, kw_only=True):
+    """Of a request of the CLI's, which may hold several questions."""
 
-    request_id: str
     request: _Request
-    dialog: DialogOpen
-    choices: tuple[dict[str, Any], ...]
-    """What each option answers with."""
-
-    @property
-    def dialog_id(self) -> str:
-        return "d_" + hashlib.sha256(self.dialog.key.encode()).hexdigest()[:16]
 
 
 class ClaudeTalk:
@@ -106,8 +97,7 @@ class ClaudeTalk:
         """Messages that were written, with their UUID."""
         self._of_turn: dict[TurnId, MessageId] = {}
         self._asked: dict[str, tuple[Literal["initialize", "interrupt", "cancel"], TurnId | None]] = {}
-        self._questions: deque[_Question] = deque()
-        """Open dialogs; the first is the one that was told."""
+        self._questions = OpenQuestions[_Question]()
         self._answers: dict[str, dict[str, str]] = {}
         """What was answered so far to a request of several questions."""
 
@@ -169,27 +159,21 @@ class ClaudeTalk:
 
     def answer(self, token: str, dialog_id: str, option: int) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
-        question = self._questions[0] if self._questions else None
-        if question is None or question.dialog_id != dialog_id or not 1 <= option <= len(question.choices):
+        question = self._questions.take(dialog_id, option)
+        if question is None:
             return [AnswerResult(token=token, applied=False)]
-        self._questions.popleft()
-        done = (
-            DialogGone(dialog_id=dialog_id, answered=True, token=token),
-            AnswerResult(token=token, applied=True),
-        )
-        lost = (DialogGone(dialog_id=dialog_id, answered=False), AnswerResult(token=token, applied=False))
         choice = question.choices[option - 1]
         if "answered" in choice:
             answers = self._answers.setdefault(question.request_id, {})
             answers.update(choice["answered"])
-            if any(each.request_id == question.request_id for each in self._questions):
-                return [*done, *self._tell_dialog()]
+            if self._questions.holds(question.request_id):
+                return [AnswerResult(token=token, applied=True), *self._questions.answered(question, token)]
             choice = {"behavior": "allow", "updatedInput": {**question.request.input, "answers": answers}}
-        self._questions = deque(each for each in self._questions if each.request_id != question.request_id)
+        self._questions.drop(question.request_id)  # what else it asks: none of that was told
         self._answers.pop(question.request_id, None)
-        reply = {"subtype": "success", "request_id": question.request_id, "response": choice}
-        write = Write(data=_encoded({"type": "control_response", "response": reply}), after=done, failed=lost)
-        return [write, *self._tell_dialog()]
+        success = {"subtype": "success", "request_id": question.request_id, "response": choice}
+        write = reply(_encoded({"type": "control_response", "response": success}), token)
+        return [write, *self._questions.answered(question, token)]
 
     def proved(self, message_id: MessageId) -> list[TalkEffect]:  # noqa: ARG002
         """It is begun, or waits in the CLI's own queue: it may be taken back yet."""
@@ -245,25 +229,14 @@ class ClaudeTalk:
         if request.subtype != "can_use_tool":
             error = {"subtype": "error", "request_id": request_id, "error": f"{request.subtype} is not supported here"}
             return [Write(data=_encoded({"type": "control_response", "response": error}))]
-        if any(each.request_id == request_id for each in self._questions):
+        if self._questions.holds(request_id):
             return []
-        first = not self._questions
-        self._questions.extend(_questions(request_id, request))
-        return self._tell_dialog() if first else []
+        return self._questions.ask(*_questions(request_id, request))
 
     def _cancelled(self, request_id: str) -> list[TalkEffect]:
         """It does not want that answer any more."""
-        shown = self._questions[0] if self._questions else None
-        self._questions = deque(each for each in self._questions if each.request_id != request_id)
         self._answers.pop(request_id, None)
-        if shown is None or shown.request_id != request_id:
-            return []
-        return [DialogGone(dialog_id=shown.dialog_id, answered=False), *self._tell_dialog()]
-
-    def _tell_dialog(self) -> list[TalkEffect]:
-        if not self._questions:
-            return []
-        return [DialogSeen(dialog_id=self._questions[0].dialog_id, dialog=self._questions[0].dialog)]
+        return self._questions.drop(request_id)
 
     def _control(
         self,

@@ -15,7 +15,6 @@ Source: Pi 1.6.0, docs/providers/pi.md.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from itertools import count
 from typing import Any, Literal
@@ -28,8 +27,6 @@ from lastword.actors.core.talk import GiveUp, Remind, TalkEffect, Write
 from lastword.actors.core.typing_effects import (
     AnswerResult,
     BecameReady,
-    DialogGone,
-    DialogSeen,
     Interrupted,
     Job,
     NotDelivered,
@@ -37,6 +34,7 @@ from lastword.actors.core.typing_effects import (
     WithdrawnReport,
 )
 from lastword.transports.providers.line_oracle import UNREADABLE
+from lastword.transports.providers.open_questions import OpenQuestions, Question, reply
 from lastword.transports.providers.pi_records import Message
 from lastword.transports.providers.pi_stream import returned
 
@@ -72,18 +70,6 @@ class _Line(msgspec.Struct, frozen=True, rename="camel"):
 _LINE = msgspec.json.Decoder(_Line)
 
 
-class _Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A dialog of an extension's, and what each option answers with."""
-
-    request_id: str
-    dialog: DialogOpen
-    choices: tuple[dict[str, Any], ...]
-
-    @property
-    def dialog_id(self) -> str:
-        return "d_" + hashlib.sha256(self.request_id.encode()).hexdigest()[:16]
-
-
 class PiTalk:
     """One process's conversation."""
 
@@ -106,8 +92,7 @@ class PiTalk:
         """Whose run it is, where its message came with a turn."""
         self._over: deque[TurnId] = deque(maxlen=KNOWN_MAX)
         """Turns whose run has settled: an interrupt of one would hit the next."""
-        self._questions: deque[_Question] = deque()
-        """Open dialogs; the first is the one that was told."""
+        self._questions = OpenQuestions[Question]()
 
     @property
     def _ready(self) -> bool:
@@ -186,24 +171,17 @@ class PiTalk:
 
     def _dismiss(self) -> list[TalkEffect]:
         """A run that waits for an answer does not end before it has one."""
-        effects: list[TalkEffect] = []
-        for number, question in enumerate(self._questions):
-            effects.append(self._reply(question, {"cancelled": True}))
-            if number == 0:
-                effects.append(DialogGone(dialog_id=question.dialog_id, answered=False))
-        self._questions.clear()
-        return effects
+        cancelled: dict[str, Any] = {"cancelled": True}
+        replies = [Write(data=_replied(question, cancelled)) for question in self._questions]
+        return [*replies, *self._questions.drop_all()]
 
     def answer(self, token: str, dialog_id: str, option: int) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
-        question = self._questions[0] if self._questions else None
-        if question is None or question.dialog_id != dialog_id or not 1 <= option <= len(question.choices):
+        question = self._questions.take(dialog_id, option)
+        if question is None:
             return [AnswerResult(token=token, applied=False)]
-        self._questions.popleft()
-        reply = self._reply(question, question.choices[option - 1])
-        done = (DialogGone(dialog_id=dialog_id, answered=True, token=token), AnswerResult(token=token, applied=True))
-        lost = (DialogGone(dialog_id=dialog_id, answered=False), AnswerResult(token=token, applied=False))
-        return [msgspec.structs.replace(reply, after=done, failed=lost), *self._tell_dialog()]
+        write = reply(_replied(question, question.choices[option - 1]), token)
+        return [write, *self._questions.answered(question, token)]
 
     def proved(self, message_id: MessageId) -> list[TalkEffect]:  # noqa: ARG002
         """It is begun, or waits in Pi's queue: it may be taken back yet."""
@@ -214,7 +192,7 @@ class PiTalk:
         if name == "handshake" and not self._ready:
             return [GiveUp(reason=f"no answer to the handshake within {HANDSHAKE_S:g} s")]
         if name.startswith("dialog:"):
-            return self._expired(name.removeprefix("dialog:"))
+            return self._questions.drop(name.removeprefix("dialog:"))  # Pi has answered that one itself
         return []
 
     def gone(self) -> list[TalkEffect]:
@@ -333,29 +311,12 @@ class PiTalk:
     def _requested(self, said: _Line) -> list[TalkEffect]:
         if said.method not in DIALOGS or not isinstance(said.id, str):
             return []
-        if any(each.request_id == said.id for each in self._questions):
+        if self._questions.holds(said.id):
             return []
-        self._questions.append(_question(said.id, said))
-        effects: list[TalkEffect] = self._tell_dialog() if len(self._questions) == 1 else []
+        effects = self._questions.ask(_question(said.id, said))
         if isinstance(said.timeout, (int, float)) and said.timeout > 0:
             effects.append(Remind(name=f"dialog:{said.id}", delay_s=said.timeout / 1000))
         return effects
-
-    def _expired(self, request_id: str) -> list[TalkEffect]:
-        """Pi has answered that one itself."""
-        shown = self._questions[0] if self._questions else None
-        self._questions = deque(each for each in self._questions if each.request_id != request_id)
-        if shown is None or shown.request_id != request_id:
-            return []
-        return [DialogGone(dialog_id=shown.dialog_id, answered=False), *self._tell_dialog()]
-
-    def _tell_dialog(self) -> list[TalkEffect]:
-        if not self._questions:
-            return []
-        return [DialogSeen(dialog_id=self._questions[0].dialog_id, dialog=self._questions[0].dialog)]
-
-    def _reply(self, question: _Question, choice: dict[str, Any]) -> Write:
-        return Write(data=_encoded({"type": "extension_ui_response", "id": question.request_id, **choice}))
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -380,7 +341,11 @@ def _same(job: Job, text: str) -> bool:
     return text in (sent, f" {sent}")
 
 
-def _question(request_id: str, said: _Line) -> _Question:
+def _replied(question: Question, choice: dict[str, Any]) -> bytes:
+    return _encoded({"type": "extension_ui_response", "id": question.request_id, **choice})
+
+
+def _question(request_id: str, said: _Line) -> Question:
     title, more = _text(said.title), _text(said.message)
     cancelled: dict[str, Any] = {"cancelled": True}
     match said.method:
@@ -393,7 +358,7 @@ def _question(request_id: str, said: _Line) -> _Question:
             options, choices = ("Leave the text as it is", CANCEL), ({"value": said.prefill}, cancelled)
         case _:
             options, choices = (CANCEL,), (cancelled,)  # it asks for words, and an answer is an option
-    return _Question(
+    return Question(
         request_id=request_id,
         dialog=DialogOpen(
             key=request_id, question="\n".join(filter(None, (title, more))), options=options, kind="question"
