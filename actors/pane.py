@@ -6,7 +6,7 @@ end a turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, assert_never, cast
 
 import msgspec
@@ -45,8 +45,6 @@ from lastword.actors.mouth import (
 from lastword.actors.system.actor import Actor
 
 STATUS_BYTES_MAX = 64 * 1024
-EXIT_SCREEN_LINES = 3
-"""Lines of the last screen that are told when a CLI ends before it was ready."""
 
 # --- from the edge ------------------------------------------------------------------------------------------------
 
@@ -113,6 +111,8 @@ class PaneActor(Actor):
         """The conversation that the session knows of, and has on record."""
         self._named_at: float | None = None
         """When it was last seen there."""
+        self._held_files: tuple[str, ...] = ()
+        """What the CLI held open at the last look."""
         self._was_ready = False
         self._last_screen: tuple[str, ...] = ()
         self._closing: float | None = None
@@ -269,19 +269,21 @@ class PaneActor(Actor):
         )
         return self._adapter.signals(view)
 
-    def _identity(self, screen: ScreenView) -> str:
-        request, endpoint, files = self._request, self._endpoint, self._files
-        if request is None or endpoint is None:
+    def _identity(self, screen: ScreenView, open_files: Callable[[], Sequence[str]]) -> str:
+        if self._request is None or self._endpoint is None:
             return ""
-        return self._adapter.identify(
-            msgspec.structs.replace(request, native_session=self._named),
-            screen.title,
-            lambda: files.open_files(endpoint.pid, endpoint.pid_start),
-        )
+        request = msgspec.structs.replace(self._request, native_session=self._named)
+        return self._adapter.identify(request, screen.title, open_files)
+
+    def _look_at_files(self) -> tuple[str, ...]:
+        endpoint = self._endpoint
+        self._held_files = self._files.open_files(endpoint.pid, endpoint.pid_start) if endpoint is not None else ()
+        return self._held_files
 
     def _named_first(self, screen: ScreenView) -> Signal:
         """What it shows; it takes no text before it is on record which conversation it is in."""
-        signal, native, now = self._signal(screen), self._identity(screen), self.clock.wall()
+        signal, now = self._signal(screen), self.clock.wall()
+        native = self._identity(screen, self._look_at_files)
         if native and native == self._named:
             self._named_at = now
             return signal
@@ -351,11 +353,14 @@ class PaneActor(Actor):
             endpoint.press(*press.keys, on_done=done)
 
     def _guard(self, press: core.Press) -> Callable[[ScreenView], bool]:
+        """What must hold at the very moment of the keys: nothing slow is asked there. Whoever moved the CLI to another
+        conversation since the last look changed its title: that one's files were not among those seen.
+        """
         holds, named, what = self._core.guard(press), self._named, press.guard
         return lambda screen: (
             not screen.in_copy_mode
             and holds(self._signal(screen))
-            and (what == "dialog" or self._identity(screen) == named)
+            and (what == "dialog" or self._identity(screen, lambda: self._held_files) == named)
         )
 
     def _report(self, report: MouthReport) -> None:

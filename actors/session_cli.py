@@ -14,7 +14,7 @@ from lastword.actors.core import events
 from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing_effects as reports
-from lastword.actors.core.adapter import LaunchRequest, SourceSpec, TypedText
+from lastword.actors.core.adapter import LaunchRequest, SourceSpec, TypedText, cli_names_itself
 from lastword.actors.core.errors import RejectedError
 from lastword.actors.core.facts import EndpointGoneHint, FileChangedHint
 from lastword.actors.core.ids import MessageId
@@ -74,7 +74,7 @@ class Cli:
         """Start it: a conversation that is on record is resumed."""
         session = self._session
         resume = self._on_record()
-        if not resume and session.deps.adapter.new_native_session(bytes(16)) == "":
+        if not resume and cli_names_itself(session.deps.adapter):
             session.core.native_session = ""  # nothing was ever said under that name: the CLI chooses another
         self.epoch += 1
         request = self._asked(resume=resume)
@@ -112,7 +112,7 @@ class Cli:
                 request=self._asked(resume=True),
                 epoch=self.epoch,
                 command=self._session.record.row.command,
-                texts=self._perhaps_in_box(),
+                texts=() if self._orphan else self._perhaps_in_box(),
             )
         )
 
@@ -284,9 +284,9 @@ class Cli:
 
     def recorded(self, native_session: str) -> None:
         """That name is committed. Who chooses it for the CLI needs no word of it."""
-        chosen_by_cli = self._session.deps.adapter.new_native_session(bytes(16)) == ""
-        if chosen_by_cli and native_session and native_session == self._session.core.native_session:
-            self._session.mouth.tell(mouth.Known(epoch=self.epoch, native_session=native_session))
+        session = self._session
+        if native_session and native_session == session.core.native_session and cli_names_itself(session.deps.adapter):
+            session.mouth.tell(mouth.Known(epoch=self.epoch, native_session=native_session))
 
     def _named(self, named: Named) -> None:
         """Its first name, or, in a pane, another one: a person moved it. It is left where a turn of ours runs."""
@@ -406,8 +406,8 @@ class Cli:
     def _submitted(self, report: reports.Submitted) -> None:
         session = self._session
         self.held = ""
-        source = session.deps.adapter.sources(self._asked(resume=False))[-1]
-        if session.record.row.cursor is None and not source.path:
+        unplaced = session.record.row.cursor is None and session.deps.streams is None
+        if unplaced and cli_names_itself(session.deps.adapter):
             session.watcher.tell(FileChangedHint(path="submitted"))  # the record may begin now, under a name of its own
         pending = session.core.pending.get(report.message_id)
         rows: Rows = {}

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from lastword.actors.core import events
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.errors import LastwordError, RejectedError
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.outcome import Completion
@@ -76,8 +77,7 @@ class MessageBook:
         row = self.rows.pop(message_id, None)
         if row is not None:
             self._undelivered[message_id] = row
-            if len(self._undelivered) > UNDELIVERED_KEPT_MAX:
-                del self._undelivered[next(iter(self._undelivered))]
+            forget_oldest(self._undelivered, UNDELIVERED_KEPT_MAX)
         self._forget(message_id)
         self.give_up(message_id, RejectedError("not_delivered", f"the message was not delivered: {reason}"))
         return events.Draft(

@@ -18,7 +18,7 @@ from typing import TypeAlias, assert_never, cast
 import msgspec
 
 from lastword.actors.core import typing_effects as reports
-from lastword.actors.core.adapter import LaunchRequest, StructuredAdapter
+from lastword.actors.core.adapter import LaunchRequest, StructuredAdapter, cli_names_itself
 from lastword.actors.core.errors import LastwordError
 from lastword.actors.core.talk import GiveUp, Named, Remind, Talk, TalkEffect, TalkReport, Write
 from lastword.actors.core.transcript import LineFramer
@@ -377,7 +377,8 @@ class StdioActor(Actor):
                 self._unrecorded += effects[number:]
                 return
             match effect:
-                case Named() if effect.native_session != self._native_session:
+                case Named() if effect.native_session != self._native_session and cli_names_itself(self._adapter):
+                    # only then is it said that the name is on record
                     self._native_session = effect.native_session
                     self._unrecorded = []
                     self._say(effect)

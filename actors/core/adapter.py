@@ -331,6 +331,11 @@ class StructuredAdapter(Adapter, Protocol):
         ...
 
 
+def cli_names_itself(adapter: Adapter) -> bool:
+    """Whether the CLI chooses the id of a new conversation, and tells it once it runs."""
+    return adapter.new_native_session(bytes(16)) == ""
+
+
 AnyAdapter: TypeAlias = PaneAdapter | StructuredAdapter
 AdapterKey: TypeAlias = tuple[str, TransportName]
 Adapters: TypeAlias = Mapping[AdapterKey, AnyAdapter]

@@ -23,6 +23,7 @@ import msgspec
 
 from lastword.actors.core import turn as turns
 from lastword.actors.core.adapter import TypedText
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.errors import Kind
 from lastword.actors.core.facts import (
     AssistantSaid,
@@ -341,8 +342,7 @@ class SessionCore:
 
     def _remember_closed(self, native_turn: str, turn_id: TurnId) -> None:
         self._closed_natives[native_turn] = turn_id
-        while len(self._closed_natives) > CLOSED_KEPT_MAX:
-            del self._closed_natives[next(iter(self._closed_natives))]
+        forget_oldest(self._closed_natives, CLOSED_KEPT_MAX)
 
     def _over(self, native_turn: str) -> bool:
         """Whether that native turn was settled, in this life or an earlier one."""

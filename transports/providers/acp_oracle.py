@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.facts import (
     AssistantSaid,
     CliVersionSeen,
@@ -311,8 +312,7 @@ class AcpOracle:
     def _over_soon(self, name: str) -> None:
         if name:
             self._over[name] = None
-            while len(self._over) > NAMES_MAX:
-                del self._over[next(iter(self._over))]
+            forget_oldest(self._over, NAMES_MAX)
 
 
 def _is_abort(error: wire.RpcError) -> bool:

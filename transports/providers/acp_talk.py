@@ -21,6 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from lastword.actors.core.adapter import DialogOpen, LaunchRequest
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.talk import GiveUp, Named, Remind, TalkEffect, Write
 from lastword.actors.core.typing_effects import (
@@ -96,7 +97,8 @@ class AcpTalk:
         """As :class:`~lastword.actors.core.talk.Talk`."""
         if job.message_id in self._taken:
             return []
-        _keep(self._taken, job.message_id, None)
+        self._taken[job.message_id] = None
+        forget_oldest(self._taken, TURNS_MAX)
         self._held.append(job)
         return self._send_held()
 
@@ -109,7 +111,8 @@ class AcpTalk:
             self._told_name = True
             effects.append(Named(native_session=self._session))
         if job.turn_id is not None:
-            _keep(self._of_turn, job.turn_id, job.message_id)
+            self._of_turn[job.turn_id] = job.message_id
+            forget_oldest(self._of_turn, TURNS_MAX)
         refused = "what is sent to the agent could not be written"
         prompt = [{"type": "text", "text": job.typed.paste.decode()}]
         effects.append(
@@ -299,12 +302,6 @@ def _refused(method: str, error: wire.RpcError) -> str:
     if error.code == wire.AUTH_REQUIRED:
         return f"the agent wants a login, which is a person's affair: log in with the CLI itself ({said})"
     return f"the agent refused {method}: {said} ({error.code})"
-
-
-def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
-    known[key] = value
-    while len(known) > TURNS_MAX:
-        del known[next(iter(known))]
 
 
 __all__ = ["AcpTalk", "LiveInput", "prompt_id"]

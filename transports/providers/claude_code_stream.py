@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import msgspec
 
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.facts import InputDropped, InputJoined, InputQueued, PromptRecorded
 from lastword.actors.core.outcome import Evidence, TurnError
 from lastword.transports.providers.claude_code_oracle import api_error_kind
@@ -55,8 +56,7 @@ class ClaudeStreamOracle(StreamJsonOracle):
         match state:
             case "queued":
                 self._waiting.setdefault(key, "")
-                while len(self._waiting) > WAITING_MAX:
-                    del self._waiting[next(iter(self._waiting))]
+                forget_oldest(self._waiting, WAITING_MAX)
                 if self._turn is not None:  # else it starts at once
                     self._facts.append(InputQueued(text="", key=key, evidence=evidence))
             case "started":
@@ -74,8 +74,7 @@ class ClaudeStreamOracle(StreamJsonOracle):
     def _start(self, key: str, evidence: Evidence) -> None:
         text = self._waiting.pop(key, "")
         self._started[key] = None
-        while len(self._started) > STARTED_MAX:
-            del self._started[next(iter(self._started))]
+        forget_oldest(self._started, STARTED_MAX)
         turn = self._turn
         if turn is not None:
             self._facts.append(InputJoined(native_turn=turn.native, text=text, key=key, evidence=evidence))

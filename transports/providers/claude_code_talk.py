@@ -14,11 +14,12 @@ import hashlib
 import uuid
 from collections import deque
 from itertools import count
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from lastword.actors.core.adapter import DialogOpen
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.talk import GiveUp, Remind, TalkEffect, Write
 from lastword.actors.core.typing_effects import (
@@ -40,9 +41,6 @@ KEPT_MAX = 4096
 """Messages that are remembered as sent; an older one can not be taken back any more."""
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError)
 DENIED = "The user does not want this tool to run. Ask what to do instead, or go on without it."
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 
 
 def message_uuid(message_id: MessageId) -> str:
@@ -119,9 +117,11 @@ class ClaudeTalk:
         while self._ready and self._held:
             job = self._held.popleft()
             name = message_uuid(job.message_id)
-            _keep(self._sent, job.message_id, name)
+            self._sent[job.message_id] = name
+            forget_oldest(self._sent, KEPT_MAX)
             if job.turn_id is not None:
-                _keep(self._of_turn, job.turn_id, job.message_id)
+                self._of_turn[job.turn_id] = job.message_id
+                forget_oldest(self._of_turn, KEPT_MAX)
             line = {
                 "type": "user",
                 "message": {"role": "user", "content": job.typed.paste.decode()},
@@ -318,12 +318,6 @@ def _described(suggestion: dict[str, Any]) -> str:
             return f"allow {', '.join(folders)} {where}"
         case other:
             return f"{other} {where}"
-
-
-def _keep(known: dict[_K, _V], key: _K, value: _V) -> None:
-    known[key] = value
-    while len(known) > KEPT_MAX:
-        del known[next(iter(known))]
 
 
 def _encoded(line: dict[str, Any]) -> bytes:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from lastword.actors.core.adapter import DialogOpen
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.talk import GiveUp, Remind, TalkEffect, Write
 from lastword.actors.core.typing_effects import (
@@ -113,8 +114,7 @@ class PiTalk:
         if job.message_id in self._known:
             return []
         self._known[job.message_id] = None
-        while len(self._known) > KNOWN_MAX:
-            del self._known[next(iter(self._known))]
+        forget_oldest(self._known, KNOWN_MAX)
         self._held.append(job)
         return self._send()
 
