@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A program that imitates an agent of the Agent Client Protocol, with the model inside it, and misbehaves on request.
 
-Stdlib only: run it by path, with any Python from 3.9, beside ``scripted_cli.py``, whose script language it plays.
+Stdlib only: run it by path, with any Python from 3.9, beside ``scripted_cli.py``, whose script language it plays, and
+``scripted_pipe.py``.
 
     python3 scripted_acp.py [--fault NAME[=ARG]]... [--script FILE]
 
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
     Wait = Generator[float, None, str]
 if TYPE_CHECKING or __package__:
     from lastword.runtime.testing import scripted_cli as kit
+    from lastword.runtime.testing.scripted_pipe import PipeProgram
 else:  # run by its path
     import scripted_cli as kit
+    from scripted_pipe import PipeProgram
 
 VERSION = "1.0.0"
 POLL_S = 0.01
@@ -72,7 +75,7 @@ class Turn:
         self.said = ""
 
 
-class App:
+class App(PipeProgram):
     """The program."""
 
     def __init__(self, argv: list[str]) -> None:
@@ -101,12 +104,6 @@ class App:
         self.deaf = False
 
     # --- lines --------------------------------------------------------------------------------------------------
-
-    def raw(self, text: str) -> None:
-        """One line as it stands."""
-        data = text.encode() + b"\n"
-        while data:
-            data = data[os.write(1, data) :]
 
     def put(self, record: Record) -> None:
         """One line."""
@@ -141,10 +138,8 @@ class App:
 
     def run(self) -> int:
         """Until stdin ends and the work is done."""
-        if self.faults.text("exit_at_start"):
-            code, _, message = self.faults.text("exit_at_start").partition(":")
-            print(message, file=sys.stderr)
-            return int(code)
+        if (code := self.exits_at_start()) is not None:
+            return code
         while not self.eof or self.turn is not None or self.waiting:
             self.once()
         return 0
@@ -278,23 +273,6 @@ class App:
         if turn.faults.number("late"):
             self.later.append((time.monotonic() + turn.faults.number("late"), "said too late"))
 
-    def crash(self, turn: Turn, where: str) -> None:
-        """End here, where a fault says so."""
-        place, _, code = turn.faults.text("crash").partition(":")
-        if place == where:
-            if code:
-                os._exit(int(code))
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def steps(self, prompt: str) -> list[Record]:
-        """What the model says to that prompt."""
-        name = prompt.partition("[[script:")[2].partition("]]")[0]
-        if name and self.script_file:
-            with open(self.script_file, encoding="utf-8") as file:
-                steps: list[Record] = json.load(file)[name]
-            return steps
-        return kit.inline_steps(prompt)
-
     def play(self, turn: Turn) -> Wait:
         """The whole turn; gives the stop reason, or an error as JSON."""
         self.crash(turn, "before")
@@ -318,12 +296,6 @@ class App:
                 return str(step["stop_reason"])
         self.crash(turn, "end")
         return "end_turn"
-
-    def pause(self, turn: Turn, seconds: float) -> Generator[float, None, None]:
-        """So long, unless it is stopped."""
-        end = time.monotonic() + seconds
-        while not turn.stopped and (left := end - time.monotonic()) > 0:
-            yield left
 
     def answer(self, turn: Turn, step: Record) -> Generator[float, None, None]:
         """One answer of the model, and its tools."""

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A program that imitates Claude Code's stream-json mode, with the model inside it, and misbehaves on request.
 
-Stdlib only: run it by path, with any Python from 3.9, beside ``scripted_cli.py``, whose script language it plays.
+Stdlib only: run it by path, with any Python from 3.9, beside ``scripted_cli.py``, whose script language it plays, and
+``scripted_pipe.py``.
 
     python3 scripted_structured.py [--fault NAME[=ARG]]... [--script FILE] -p --session-id UUID ...
 
@@ -47,8 +48,10 @@ if TYPE_CHECKING:
     Wait = Generator[float, None, None]
 if TYPE_CHECKING or __package__:
     from lastword.runtime.testing import scripted_cli as kit
+    from lastword.runtime.testing.scripted_pipe import PipeProgram
 else:  # run by its path
     import scripted_cli as kit
+    from scripted_pipe import PipeProgram
 
 VERSION = "2.1.332"
 POLL_S = 0.01
@@ -77,7 +80,7 @@ class Turn:
         self.last_text = ""
 
 
-class App:
+class App(PipeProgram):
     """The program."""
 
     def __init__(self, argv: list[str]) -> None:
@@ -121,12 +124,6 @@ class App:
         """One line."""
         self.raw(json.dumps({**record, "session_id": self.session_id, "uuid": record.get("uuid") or kit.new_uuid()}))
 
-    def raw(self, line: str) -> None:
-        """One line as it stands."""
-        data = line.encode() + b"\n"
-        while data:
-            data = data[os.write(1, data) :]
-
     def lifecycle(self, name: str, state: str) -> None:
         """What became of a message."""
         self.put({"type": "command_lifecycle", "command_uuid": name, "state": state})
@@ -149,10 +146,8 @@ class App:
 
     def run(self) -> int:
         """Until stdin ends and the work is done."""
-        if self.faults.text("exit_at_start"):
-            code, _, message = self.faults.text("exit_at_start").partition(":")
-            print(message, file=sys.stderr)
-            return int(code)
+        if (code := self.exits_at_start()) is not None:
+            return code
         there = os.path.exists(self.transcript())
         if self.resume and not there:
             print(f"No conversation found with session ID: {self.session_id}", file=sys.stderr)
@@ -333,14 +328,6 @@ class App:
         message = {"role": "user", "content": content}
         self.put({"type": "user", "message": message, "timestamp": kit.stamp(), **more})
 
-    def crash(self, turn: Turn, where: str) -> None:
-        """End here, where a fault says so."""
-        place, _, code = turn.faults.text("crash").partition(":")
-        if place == where:
-            if code:
-                os._exit(int(code))
-            os.kill(os.getpid(), signal.SIGKILL)
-
     def play(self, turn: Turn) -> Wait:
         """The whole turn."""
         self.crash(turn, "before")
@@ -378,15 +365,6 @@ class App:
             self.raw(json.dumps({**other, "session_id": kit.new_uuid()}))
         self.result(turn)
         self.crash(turn, "after")
-
-    def steps(self, prompt: str) -> list[Record]:
-        """What the model says to that prompt."""
-        found = re.search(r"\[\[script:(.*?)\]\]", prompt)
-        if found and self.script_file:
-            with open(self.script_file, encoding="utf-8") as file:
-                steps: list[Record] = json.load(file)[found.group(1)]
-            return steps
-        return kit.inline_steps(prompt)
 
     def failing(self, turn: Turn, step: Record) -> Generator[float, None, bool]:
         """The model's service fails; whether that ends the turn."""
@@ -458,12 +436,6 @@ class App:
         turn.partial = ""
         if not turn.stopped:
             self.say(turn, {"type": "text", "text": text})
-
-    def pause(self, turn: Turn, seconds: float) -> Wait:
-        """So long, unless it is stopped."""
-        end = time.monotonic() + seconds
-        while not turn.stopped and (left := end - time.monotonic()) > 0:
-            yield left
 
     def tool(self, turn: Turn, tool: Record) -> Wait:
         """One call, asked for where that is needed."""
