@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import signal
 import statistics
-import threading
 import time
 
 import pytest
 
 from kit_system import until
-from lastword import Answer, Completion, Interrupt, RejectedError, Session, events
+from lastword import Answer, Interrupt, RejectedError, Session, events
 from structured_kit import (
     WAIT_S,
     StdioHost,
@@ -25,6 +24,7 @@ from structured_kit import (
     of_type,
     on_record,
     seen,
+    side_by_side,
 )
 
 LONG_S = 2 * WAIT_S
@@ -187,21 +187,7 @@ def test_c20_ten_messages_at_once_each_end_in_exactly_one_completion(host: Stdio
 @pytest.mark.contract("C51")
 @pytest.mark.parametrize("many", [2, 8])
 def test_c51_sessions_in_one_directory_do_not_hear_each_other(host: StdioHost, many: int) -> None:
-    sessions = [host.session() for _ in range(many)]
-    done: dict[int, list[Completion]] = {which: [] for which in range(many)}
-
-    def drive(which: int) -> None:
-        for number in range(2):
-            done[which].append(sessions[which].run(f"session {which} turn {number}", deadline_s=3 * WAIT_S))
-
-    threads = [threading.Thread(target=drive, args=(which,)) for which in range(many)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(4 * WAIT_S)
-    for which in range(many):
-        assert [each.answer for each in done[which]] == [f"echo: session {which} turn {n}" for n in range(2)]
-        assert completions(sessions[which]) == done[which]
+    side_by_side([host.session() for _ in range(many)], turns=2)
 
 
 # --- errors and interrupts --------------------------------------------------------------------------------------------

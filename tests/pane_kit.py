@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from kit_system import until
 from lastword import Completion, Runtime, Session
 from lastword.runtime.testing import Rehearsal
-from structured_kit import HOST_PROGRAM, completions
+from structured_kit import completions, killed_host
 
 WAIT_S = 60.0
 GATE_S = 1.0
@@ -107,28 +104,16 @@ class PaneHost:
     def other_host(self, *messages: str, wait_for: str) -> dict[str, Any]:
         """Another process is the host: it sends these, and is ended by SIGKILL once such an event is on record."""
         assert self.runtime is None
-        order = {
-            "state": str(self.kit.root / "state"),
-            "cwd": str(self.kit.cwd),
-            "env": self.kit.env,
-            "argv": self.ways.argv,
-            "provider": self.ways.provider,
-            "options": {**self.ways.options, "transport": "tmux"},
-            "messages": messages,
-            "wait_for": wait_for,
-        }
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        with subprocess.Popen(
-            [sys.executable, str(HOST_PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        ) as host:
-            assert host.stdin is not None
-            assert host.stdout is not None
-            host.stdin.write(json.dumps(order).encode() + b"\n")
-            host.stdin.flush()
-            told: dict[str, Any] = json.loads(host.stdout.readline())
-            host.kill()
-            host.wait(WAIT_S)
-        return told
+        return killed_host(
+            state=str(self.kit.root / "state"),
+            cwd=str(self.kit.cwd),
+            env=self.kit.env,
+            provider=self.ways.provider,
+            argv=self.ways.argv,
+            options={**self.ways.options, "transport": "tmux"},
+            messages=messages,
+            wait_for=wait_for,
+        )
 
     def records(self) -> str:
         return "".join(path.read_text() for path in Path(self.kit.home).glob(self.ways.records))
@@ -139,9 +124,18 @@ class PaneHost:
 
 def keys(session: Session, *words: str) -> None:
     """A person at the attached pane."""
+    _tmux(session, "send-keys", *words)
+
+
+def screen(session: Session) -> str:
+    """What that person sees."""
+    return _tmux(session, "capture-pane", "-p")
+
+
+def _tmux(session: Session, command: str, *words: str) -> str:
     handle = session.snapshot().handle
-    socket = handle.attach[handle.attach.index("-S") + 1]
-    subprocess.run(["tmux", "-S", socket, "send-keys", "-t", handle.pane, *words], check=True)
+    argv = ["tmux", "-S", handle.attach[handle.attach.index("-S") + 1], command, "-t", handle.pane, *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
 def owners(done: list[Completion]) -> list[str]:

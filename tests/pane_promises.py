@@ -14,9 +14,19 @@ import time
 import pytest
 
 from kit_system import until
-from lastword import Answer, Completion, Interrupt, events
+from lastword import Answer, Interrupt, events
 from pane_kit import WAIT_S, PaneHost, keys, owners
-from structured_kit import child_of, completed, completion_of, completions, ended, of_type, on_record, seen
+from structured_kit import (
+    child_of,
+    completed,
+    completion_of,
+    completions,
+    ended,
+    of_type,
+    on_record,
+    seen,
+    side_by_side,
+)
 
 # --- the main job -----------------------------------------------------------------------------------------------------
 
@@ -101,22 +111,10 @@ def test_c15_a_retained_follow_up_reuses_pane_and_process_and_is_typed_at_once(h
 @pytest.mark.parametrize(("count", "turns"), [(2, 8), (8, 3)])
 def test_c51_sessions_in_one_directory_do_not_hear_each_other(host: PaneHost, count: int, turns: int) -> None:
     sessions = [host.session() for _ in range(count)]
-    done: dict[int, list[Completion]] = {which: [] for which in range(count)}
-
-    def drive(which: int) -> None:
-        for number in range(turns):
-            done[which].append(sessions[which].run(f"session {which} turn {number}", deadline_s=2 * WAIT_S))
-
-    threads = [threading.Thread(target=drive, args=(which,)) for which in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(3 * WAIT_S)
-    for which in range(count):
-        assert [each.answer for each in done[which]] == [f"echo: session {which} turn {n}" for n in range(turns)]
-        assert completions(sessions[which]) == done[which]
-        assert {each.native_session_id for each in done[which]} == {sessions[which].snapshot().handle.native_session_id}
-    assert len({each.native_session_id for turns in done.values() for each in turns}) == count
+    done = side_by_side(sessions, turns)
+    for session, of_one in zip(sessions, done, strict=True):
+        assert {each.native_session_id for each in of_one} == {session.snapshot().handle.native_session_id}
+    assert len({each.native_session_id for of_one in done for each in of_one}) == count
 
 
 @pytest.mark.contract("C12")

@@ -13,13 +13,11 @@ WAIT_S = 60.0
 
 def main() -> None:
     order = json.loads(sys.stdin.readline())
-    provider, options = order.get("provider", "claude-code"), order.get("options")
-    if options is None:
-        options = {"permission_mode": order["permission_mode"], "transport": "structured"}
+    provider, options = order["provider"], order["options"]
     runtime = Runtime.open(
         order["state"], env=order["env"], executables={provider: tuple(order["argv"])}, durability="process"
     )
-    session = runtime.session(provider, cwd=order["cwd"], args=tuple(order.get("args", ())), **options)
+    session = runtime.session(provider, cwd=order["cwd"], **options)
     kinds: list[str] = []
 
     def come_to(kind: str) -> None:

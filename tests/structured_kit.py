@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -108,29 +109,51 @@ class StdioHost:
     def other_host(self, *messages: str, wait_for: str) -> dict[str, Any]:
         """Another process is the host: it sends these, and is ended by SIGKILL once such an event is on record."""
         assert self.runtime is None
-        order = {
-            "state": str(self.state),
-            "cwd": str(self.kit.cwd),
-            "env": self.env,
-            "provider": self.provider,
-            "permission_mode": self.permission_mode,
-            "argv": self.argv,
-            "args": self.args,
-            "messages": messages,
-            "wait_for": wait_for,
-        }
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        with subprocess.Popen(
-            [sys.executable, str(HOST_PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        ) as host:
-            assert host.stdin is not None
-            assert host.stdout is not None
-            host.stdin.write(json.dumps(order).encode() + b"\n")
-            host.stdin.flush()
-            told: dict[str, Any] = json.loads(host.stdout.readline())
-            host.kill()
-            host.wait(WAIT_S)
-        return told
+        return killed_host(
+            state=str(self.state),
+            cwd=str(self.kit.cwd),
+            env=self.env,
+            provider=self.provider,
+            argv=self.argv,
+            options={"args": self.args, "permission_mode": self.permission_mode, "transport": "structured"},
+            messages=messages,
+            wait_for=wait_for,
+        )
+
+
+def killed_host(**order: Any) -> dict[str, Any]:
+    """A host in a process of its own (``structured_host.py``), with these orders, ended by SIGKILL; what it told."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, str(HOST_PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as host:
+        assert host.stdin is not None
+        assert host.stdout is not None
+        host.stdin.write(json.dumps(order).encode() + b"\n")
+        host.stdin.flush()
+        told: dict[str, Any] = json.loads(host.stdout.readline())
+        host.kill()
+        host.wait(WAIT_S)
+    return told
+
+
+def side_by_side(sessions: list[Session], turns: int) -> list[list[Completion]]:
+    """Each session plays so many turns, all at the same time; every one hears its own answers and no other."""
+    done: list[list[Completion]] = [[] for _ in sessions]
+
+    def drive(which: int) -> None:
+        for number in range(turns):
+            done[which].append(sessions[which].run(f"session {which} turn {number}", deadline_s=3 * WAIT_S))
+
+    threads = [threading.Thread(target=drive, args=(which,)) for which in range(len(sessions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(4 * WAIT_S)
+    for which, session in enumerate(sessions):
+        assert [each.answer for each in done[which]] == [f"echo: session {which} turn {n}" for n in range(turns)]
+        assert completions(session) == done[which]
+    return done
 
 
 def on_record(session: Session) -> list[Event]:

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from kit_system import until
-from lastword import Answer, Completion, Interrupt, RejectedError, events
+from lastword import Answer, Interrupt, RejectedError, events
 from lastword.transports.process import ProcessId, pid_start
 from structured_kit import (
     WAIT_S,
@@ -27,6 +27,7 @@ from structured_kit import (
     of_type,
     on_record,
     seen,
+    side_by_side,
 )
 
 # --- the main job -----------------------------------------------------------------------------------------------------
@@ -231,22 +232,8 @@ def test_c12_many_threads_send_into_one_session(host: StdioHost) -> None:
 @pytest.mark.contract("C13")
 @pytest.mark.contract("C51")
 def test_c51_eight_sessions_in_one_directory_do_not_hear_each_other(host: StdioHost) -> None:
-    sessions = [host.session() for _ in range(8)]
-    done: dict[int, list[Completion]] = {which: [] for which in range(8)}
-
-    def drive(which: int) -> None:
-        for number in range(3):
-            done[which].append(sessions[which].run(f"session {which} turn {number}", deadline_s=2 * WAIT_S))
-
-    threads = [threading.Thread(target=drive, args=(which,)) for which in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(3 * WAIT_S)
-    for which in range(8):
-        assert [each.answer for each in done[which]] == [f"echo: session {which} turn {n}" for n in range(3)]
-        assert completions(sessions[which]) == done[which]
-    assert len({each.turn_id for turns in done.values() for each in turns}) == 24
+    done = side_by_side([host.session() for _ in range(8)], turns=3)
+    assert len({each.turn_id for turns in done for each in turns}) == 24
 
 
 @pytest.mark.contract("C19")

@@ -16,7 +16,7 @@ import pytest
 from kit_system import until
 from lastword import Command, Interrupt, events
 from lastword.transports.process import children
-from pane_kit import WAIT_S, PaneHost, Ways, keys
+from pane_kit import WAIT_S, PaneHost, Ways, keys, screen
 from pane_promises import *  # noqa: F403 - the tests that every CLI in a pane is put to
 from structured_kit import completed, completion_of, completions, of_type, seen
 
@@ -98,7 +98,7 @@ def test_c51_a_person_who_begins_another_conversation_is_followed_there(host: Pa
     session = host.session()
     before = session.run("before", deadline_s=WAIT_S)
     keys(session, "-l", "/new")
-    time.sleep(0.5)
+    until(lambda: screen(session).count("/new") > 1, within_s=WAIT_S)  # in the box, and in the list below it
     keys(session, "Enter")
     rebound = seen(session, events.SessionRebound)
     assert rebound.body.previous == before.native_session_id
