@@ -373,6 +373,10 @@ class PaneCore:
             case DialogOpen():
                 self._since = now_s
                 return [*self._hold("dialog"), LookIn(HOLD_LOOK_S)]
+            case Ready(busy=True) if not self.jobs[0].proved_by_record:
+                if now_s - self._since > START_S:
+                    return self._fail(f"it takes no command while it works, and did so for {START_S:g} s", now_s)
+                return [LookIn(START_LOOK_S)]  # the end of the turn is on record before the screen has left it
             case Ready():
                 self._since = now_s
                 if self.jobs[0].message_id in self._withdraw and not self._is_ours(signal.draft):

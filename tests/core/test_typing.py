@@ -431,6 +431,23 @@ def test_a_command_that_leaves_no_prompt_is_delivered_when_it_has_left_the_box()
     assert pane.submitted == ["/clear", "first"]
 
 
+def test_a_command_waits_until_the_screen_has_left_the_turn_whose_end_is_on_record() -> None:
+    pane = opened(Manners(proof_after=0.0, busy_for=6.0), "first", until=3.0)
+    pane.deliver("/clear", proved_by_record=False)
+    pane.run(5.0)
+    assert pane.pastes == ["first"]
+    pane.run(END_S)
+    assert pane.ended == {"first": "proved", "/clear": "delivered"}
+
+
+def test_a_command_to_a_cli_that_works_on_and_on_is_not_delivered_after_a_bound() -> None:
+    pane = opened(Manners(proof_after=0.0, busy_for=300.0), "first", until=3.0)
+    pane.deliver("/clear", proved_by_record=False)
+    pane.run(END_S)
+    assert pane.ended == {"first": "proved", "/clear": "not_delivered"}
+    assert pane.pastes == ["first"]
+
+
 def test_a_draft_of_a_person_holds_delivery_and_a_text_of_ours_that_was_left_is_cleared() -> None:
     pane = opened(Manners(drafts=((0.5, 20.0, False),)), until=0.6)
     pane.deliver("first")
