@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
@@ -17,6 +17,9 @@ from lastword.actors.core.ids import SessionId
 from lastword.actors.core.ports import SessionRow
 from lastword.actors.core.snapshot import Handle
 from lastword.actors.core.world import Endpoint, Files, Streams, Transport, Wakes
+
+if TYPE_CHECKING:
+    from lastword.transports.tmux_find import Lodger
 
 LIST_S = 5.0
 
@@ -65,9 +68,13 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_edge(
-    name: TransportName, state: Path, env: Mapping[str, str], told: Callable[[str], None] | None = None
+    name: TransportName,
+    state: Path,
+    env: Mapping[str, str],
+    told: Callable[[str], None] | None = None,
+    rows: Sequence[SessionRow] = (),
 ) -> Edge:
-    """The edge of that transport; what it needs loads here, late.
+    """The edge of that transport; what it needs loads here, late. ``rows``: its open sessions on record.
 
     Raises:
         UsageError: ``unsupported_capability``: none is built in.
@@ -75,7 +82,7 @@ def open_edge(
     """
     match name:
         case "tmux":
-            return open_tmux_edge(state, env, told)
+            return open_tmux_edge(state, env, told, rows)
         case "structured":
             return open_structured_edge(state, env, told)
         case "memory" | "api":
@@ -159,9 +166,15 @@ def socket_name(state: Path) -> str:
     return "lastword-" + hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:12]
 
 
-def open_tmux_edge(state: Path, env: Mapping[str, str], told: Callable[[str], None] | None = None) -> Edge:
+def open_tmux_edge(
+    state: Path,
+    env: Mapping[str, str],
+    told: Callable[[str], None] | None = None,
+    rows: Sequence[SessionRow] = (),
+) -> Edge:
     """A private tmux server, local files and their wake-ups. Blocks while tmux starts; libtmux loads here, late.
-    ``told``: called with a word where the edge had to do with less than it wants.
+    ``told``: called with a word where the edge had to do with less than it wants. Where a CLI of ``rows`` lives, its
+    own server is the one, wherever that listens; one that can be reached no more is ended first.
 
     Raises:
         TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
@@ -169,10 +182,13 @@ def open_tmux_edge(state: Path, env: Mapping[str, str], told: Callable[[str], No
     from lastword.transports.files import LocalFiles  # noqa: PLC0415
     from lastword.transports.process import ProcessId, child_start  # noqa: PLC0415
     from lastword.transports.tmux import PaneRow, TmuxServer  # noqa: PLC0415
+    from lastword.transports.tmux_find import living_home  # noqa: PLC0415
     from lastword.transports.tmux_renewing import RenewingTmux  # noqa: PLC0415
     from lastword.transports.watch import FileWatcher  # noqa: PLC0415
 
-    transport = RenewingTmux(lambda: TmuxServer(socket_name(state), env=env))
+    usual = tmux_socket(state, env)
+    socket_path = living_home(list(_lodgers(rows)), usual) or usual
+    transport = RenewingTmux(lambda: TmuxServer(socket_path.name, env=env, tmpdir=socket_path.parent.parent))
     transport.start()
     server = transport.server
     wakes = FileWatcher(told=told)
@@ -243,8 +259,24 @@ def open_tmux_edge(state: Path, env: Mapping[str, str], told: Callable[[str], No
 
 def tmux_left_behind(state: Path, env: Mapping[str, str]) -> bool:
     """Whether a tmux server of an earlier host may still be there."""
+    return tmux_socket(state, env).exists()
+
+
+def tmux_socket(state: Path, env: Mapping[str, str]) -> Path:
+    """Where the tmux socket of a state folder stands, unless a CLI lives in another."""
     folder = Path(env.get("TMUX_TMPDIR") or "/tmp")  # noqa: S108 - tmux's own default
-    return (folder / f"tmux-{os.getuid()}" / socket_name(state)).exists()
+    return folder.resolve() / f"tmux-{os.getuid()}" / socket_name(state)
+
+
+def _lodgers(rows: Sequence[SessionRow]) -> Iterator[Lodger]:
+    from lastword.transports.process import ProcessId  # noqa: PLC0415
+    from lastword.transports.tmux_find import Lodger  # noqa: PLC0415
+
+    for row in rows:
+        handle = msgspec.json.decode(row.handle, type=Handle)
+        if handle.pid and "-S" in handle.attach[:-1]:
+            socket_path = Path(handle.attach[handle.attach.index("-S") + 1])
+            yield Lodger(ProcessId(handle.pid, handle.pid_start), socket_path)
 
 
 def _epoch(name: str) -> int:

@@ -422,7 +422,7 @@ class Runtime:
         needed = {row.session_id for row in rows if row.handle != "{}" or row.session_id in work}
         if not needed and name not in self._edges and not left_behind(name, self._state, self._env):
             return
-        survivors = self._open_edge(name).survivors({row.session_id: row for row in rows})
+        survivors = self._open_edge(name, rows).survivors({row.session_id: row for row in rows})
         self._survivors.update(survivors)
         for row in rows:
             survivor = survivors.get(row.session_id)
@@ -524,10 +524,10 @@ class Runtime:
         ref.tell(first)
         return session
 
-    def _open_edge(self, name: TransportName) -> Edge:
+    def _open_edge(self, name: TransportName, rows: Sequence[SessionRow] = ()) -> Edge:
         with self._lock:
             if name not in self._edges:
-                self._edges[name] = open_edge(name, self._state, self._env, self._edge_says)
+                self._edges[name] = open_edge(name, self._state, self._env, self._edge_says, rows)
             return self._edges[name]
 
     def _commit(self, batch: Batch) -> Recorded:

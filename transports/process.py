@@ -71,6 +71,13 @@ def child_start(pid: int, parent: int) -> int:
     return stat.start if stat is not None and stat.parent == parent else 0
 
 
+def parent(pid: int) -> ProcessId | None:
+    """Its parent a moment ago; None where one of the two is gone."""
+    stat = _stat(pid)
+    start = pid_start(stat.parent) if stat is not None else None
+    return ProcessId(stat.parent, start) if stat is not None and start is not None else None
+
+
 def children(pid: int) -> list[int]:
     """Pids that were its children a moment ago; empty where that cannot be seen."""
     try:

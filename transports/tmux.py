@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import threading
 import time
@@ -31,18 +30,17 @@ from lastword.transports.process import (
     ExitWatcher,
     ProcessId,
     child_start,
-    command_line,
     end_families,
     family,
     listener,
     pid_start,
 )
 from lastword.transports.tmux_control import SERVER_GONE, Command, ControlClient, Reply, quote
+from lastword.transports.tmux_find import OWNER_OPTION, end_server, is_ours, prepare_folder, reach, server_mark
 from lastword.transports.tmux_pane import PaneHandle, Pressed, Refused, Screen, exit_status, reply_error
 from lastword.transports.tmux_setup import CALL_TIMEOUT_S, TmuxInfo, find_tmux, option_words
 
 HUB = "hub"
-OWNER_OPTION = "@lastword"
 START_TIMEOUT_S = 10.0
 LIVENESS_TIMEOUT_S = 1.0
 KILL_SERVER_TIMEOUT_S = 1.0
@@ -56,7 +54,6 @@ REATTACH_PAUSE_S = 10.0
 REATTACH_TRIES = 30
 STATUS_WAITS_S = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Waits before each question for an exit status: tmux learns of a death later than our pidfd, under load much later."""
-SOCKET_PATH_BYTES_MAX = 107
 HOLD_S = 2**31 - 1
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -168,7 +165,7 @@ class TmuxServer:
             TransportError: no usable tmux; the socket's folder is not ours alone; a foreign server has the socket.
         """
         tmux = find_tmux()
-        self._prepare_folder()
+        prepare_folder(self.socket_path)
         self._argv = [tmux.path, "-S", str(self.socket_path), "-f", "/dev/null"]
         self.adopted = self._find_running()
         if not self.adopted:
@@ -180,20 +177,6 @@ class TmuxServer:
         self._attach()
         if self.adopted:
             self._drop_buffers()
-
-    def _prepare_folder(self) -> None:
-        path = self.socket_path
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-            raise TransportError(
-                "transport_failed", f"the socket path is too long: {path}", remedy="set a short tmpdir"
-            )
-        try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            facts = path.parent.lstat()
-        except OSError as error:
-            raise TransportError("transport_failed", f"no folder for the socket: {error}") from error
-        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
-            raise TransportError("transport_failed", f"{path.parent} is not a folder of ours alone")
 
     def _find_running(self) -> bool:
         if not self.socket_path.exists():
@@ -216,7 +199,7 @@ class TmuxServer:
         leaving = listener(self.socket_path)
         if leaving is None or leaving.wait(LEAVING_WAIT_S):
             return
-        if OWNER_OPTION.encode() + b"\0" + self.socket_name.encode() not in command_line(leaving.pid):
+        if not is_ours(leaving, self.socket_path):
             raise TransportError("transport_failed", f"another tmux server has the socket {self.socket_path}")
         end_families([], self._marks(leaving), 0.0)
         leaving.send(signal.SIGKILL)
@@ -245,17 +228,26 @@ class TmuxServer:
             self._attached_at = time.monotonic()
 
     def _control_gone(self) -> None:
-        """The control client ended: is it the server, or did somebody detach the client?"""
+        """The control client ended: is it the server, or did somebody detach the client?
+
+        A server that lives is asked for its socket before anything else: to start one where that file is gone would
+        give a second server, and leave the first with its CLIs. One that can be reached no more is ended with them: so
+        their end is told, and the next message finds a new one.
+        """
         server = self._server
         if self._stopping or server is None:
             return
         if time.monotonic() - self._attached_at > REATTACH_PAUSE_S:
             self._reattached = 0
-        for _ in range(REATTACH_TRIES):
+        for tries in range(1, REATTACH_TRIES + 1):
             pause = DEATH_CHECK_S if self._reattached < REATTACH_MAX else REATTACH_PAUSE_S
             if server.wait(pause) or self._stopping:
                 break
             self._reattached += 1
+            if not reach(server, self.socket_path):
+                if tries >= REATTACH_MAX:
+                    end_server(server, self.socket_path, [pane.process for pane in list(self._panes.values())])
+                continue
             try:
                 self._ensure_hub()
                 self._attach()
@@ -492,7 +484,7 @@ class TmuxServer:
                 del self._panes[pane.pane_id]
 
     def _marks(self, server: ProcessId) -> tuple[bytes, ...]:
-        return (b"TMUX=%b,%d," % (os.fsencode(self.socket_path), server.pid),)
+        return (server_mark(server, self.socket_path),)
 
     # --- blocking, bounded ------------------------------------------------------------------------------------------
 

@@ -24,9 +24,12 @@ class PaneHost:
         self.kit = Rehearsal()
         self.options = options
         self.runtime: Runtime | None = None
+        self.state = Path()
+        self.tmux = Path("/tmp")
 
     def __enter__(self) -> Self:
         self.kit.__enter__()
+        self.state = self.kit.root / "state"
         self.open()
         return self
 
@@ -44,12 +47,8 @@ class PaneHost:
             self.kit.__exit__(None, None, None)
 
     @property
-    def state(self) -> Path:
-        return self.kit.root / "state"
-
-    @property
     def socket(self) -> Path:
-        return Path("/tmp") / f"tmux-{os.getuid()}" / socket_name(self.state)
+        return self.tmux / f"tmux-{os.getuid()}" / socket_name(self.state)
 
     def open(self) -> Runtime:
         self.runtime = Runtime.open(
