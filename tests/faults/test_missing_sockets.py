@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from faults.pane_host import PaneHost, gone
+from faults.pane_host import PaneHost, process
 from host_kit import WAIT_S, away
 from kit_system import until
 from lastword.transports.process import ProcessId, children, command_line
+from lastword.transports.tmux_find import Lodger, living_home
 
 pytestmark = pytest.mark.tmux
 
@@ -121,18 +124,29 @@ def test_c17_a_cli_that_can_be_reached_no_more_is_ended_before_it_is_told_gone(h
 
 
 @pytest.mark.contract("C17")
-def test_c17_a_cli_that_outlived_its_server_is_ended_before_it_is_told_gone(host):
-    session, cli, server = in_the_second_turn(host)
-    host.abandon()
-    cli.send(signal.SIGSTOP)  # deaf to the hangup until somebody ends it
-    server.send(signal.SIGKILL)
-    gone(server.pid)
-    assert cli.is_alive()
-    host.open()
-    assert not cli.is_alive()
-    again = host.again(session)
-    assert host.completed(again, 2)[1].status == "lost"
-    assert host.run(again, "third [[say:three]]").answer == "three"
+@pytest.mark.contract("C61")
+def test_c17_a_cli_that_outlived_its_server_is_ended_with_what_it_left(tmp_path):
+    """Deaf to the hangup, its parent no tmux; a child of it in a session of its own."""
+    socket = tmp_path / "tmux-0" / "lastword-x"
+    code = (
+        "import os, signal, time\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "one, two = os.pipe()\n"
+        "if not os.fork():\n    os.setsid()\n    child = os.fork()\n"
+        "    if child: os.write(two, str(child).encode()); os._exit(0)\n    time.sleep(60)\n"
+        "print(os.read(one, 9).decode(), flush=True)\ntime.sleep(60)\n"
+    )
+    env = {**os.environ, "TMUX": f"{socket},1,3"}
+    cli = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=env, start_new_session=True)
+    child = process(int(cli.stdout.readline()))
+    try:
+        assert living_home([Lodger(process(cli.pid), socket)], socket) is None
+        assert cli.wait(WAIT_S) == -signal.SIGTERM
+        assert not child.is_alive()
+    finally:
+        child.send(signal.SIGKILL)
+        cli.kill()
+        cli.wait()
+        cli.stdout.close()
 
 
 # --- while the host runs ----------------------------------------------------------------------------------------------
