@@ -37,11 +37,8 @@ FULL_TESTS = {
         "test_c17_a_resumed_conversation_is_told_anew_and_none_of_it_is_an_answer",
         "test_c61_after_the_close_nothing_of_a_session_is_left",
     },
-    "test_rehearsal_of_clis": {"test_a_tool_runs_for_real_and_its_result_goes_back[qwen]"},
 }
-"""Three agents over one protocol, each slow to start: what one talk does for all is proved without these too. Qwen
-Code's headless tool call was red once, for a reason not found.
-"""
+"""Three agents over one protocol, each slow to start: what one talk does for all is proved without these too."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
