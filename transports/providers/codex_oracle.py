@@ -72,9 +72,16 @@ def error_of(message: str, info: Any, limits: RateLimits | None = None) -> TurnE
             code = next((detail.get(key) for key in ("http_status_code", "httpStatusCode") if detail.get(key)), None)
             status = code if isinstance(code, int) and not isinstance(code, bool) and 0 < code < 1000 else None
     word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(word)[:200]).lower()
-    error = turn_error(message, kind=ERROR_KINDS.get(word), word=word, status=status)
+    error = turn_error(message, kind=ERROR_KINDS.get(word) or _kind_in(message), word=word, status=status)
     resets_at = _resets_at(limits) if error.kind == "rate_limited" else None
     return msgspec.structs.replace(error, resets_at=resets_at)
+
+
+def _kind_in(message: str) -> ErrorKind | None:
+    """Where Codex has no word for it: what a filtered answer and the body of a refused request say."""
+    if "reason: content_filter" in message:
+        return "refused"
+    return "invalid_request" if message.startswith("{") and '"invalid_request_error"' in message[:1000] else None
 
 
 def _resets_at(limits: RateLimits | None) -> float | None:

@@ -98,6 +98,9 @@ class ExecItem(msgspec.Struct, frozen=True):
     tool: str | None = None
     arguments: Any = None
     result: Any = None
+    error: Any = None
+    changes: Any = None
+    query: str | None = None
 
 
 class ExecError(msgspec.Struct, frozen=True):
@@ -121,6 +124,7 @@ class ServerError(msgspec.Struct, frozen=True, rename="camel"):
 
     message: str = ""
     codex_error_info: Any = None
+    additional_details: str | None = None
 
 
 class ServerTurn(msgspec.Struct, frozen=True):
@@ -154,25 +158,56 @@ class ServerItem(msgspec.Struct, frozen=True, rename="camel"):
     tool: str | None = None
     arguments: Any = None
     result: Any = None
+    error: Any = None
     changes: Any = None
+    query: str | None = None
+
+
+class ServerWindow(msgspec.Struct, frozen=True, rename="camel"):
+    """One rate limit."""
+
+    used_percent: float | None = None
+    resets_at: float | None = None
+
+
+class ServerRateLimits(msgspec.Struct, frozen=True):
+    """What ``account/rateLimits/updated`` says about limits."""
+
+    primary: ServerWindow | None = None
+    secondary: ServerWindow | None = None
 
 
 class ServerParams(msgspec.Struct, frozen=True, rename="camel"):
     """Parameters of a notification."""
 
-    thread_id: str = ""
-    turn_id: str = ""
+    thread_id: str | None = ""
+    turn_id: str | None = ""
     thread: ServerThread | None = None
     turn: ServerTurn | None = None
     item: ServerItem | None = None
     error: ServerError | None = None
     will_retry: bool | None = None
+    rate_limits: ServerRateLimits | None = None
+
+    @property
+    def limits(self) -> RateLimits | None:
+        """In the words of a rollout."""
+        told = self.rate_limits
+        if told is None:
+            return None
+        windows = [
+            Window(used_percent=each.used_percent, resets_at=each.resets_at) if each is not None else None
+            for each in (told.primary, told.secondary)
+        ]
+        return RateLimits(*windows)
 
 
-class ServerResult(msgspec.Struct, frozen=True):
-    """The result of a reply that is read: that of thread/start and thread/resume."""
+class ServerResult(msgspec.Struct, frozen=True, rename="camel"):
+    """The result of a reply that is read: that of thread/start, thread/resume, turn/start, turn/steer."""
 
     thread: ServerThread | None = None
+    turn: ServerTurn | None = None
+    turn_id: str = ""
 
 
 class ServerLine(msgspec.Struct, frozen=True):

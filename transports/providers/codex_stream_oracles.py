@@ -4,9 +4,11 @@
 ``error`` event is a retry, not an end, and a process that was interrupted or killed writes no end at all. The stream
 echoes no prompt and names no turn: its native turn is the thread with the offset of its start.
 
-App-server: ``turn/started`` and ``turn/completed`` of our thread (the first that is named: the hidden title thread
-starts later), by turn id, which is that of the rollout. A second ``userMessage`` is a steer. ``error`` with
-``willRetry`` is a retry; the terminal status stands in ``turn/completed`` alone.
+App-server: ``turn/started`` and ``turn/completed`` of our thread (the first that is named: others start later), by
+turn id, which is that of the rollout. A second ``userMessage`` is a steer. ``error`` with ``willRetry`` is a retry;
+the terminal status stands in ``turn/completed`` alone. A message of ours is named by its ``clientId``, and so are its
+request and the reply to that (``start:NAME``, ``steer:NAME``): the reply to the one says which turn it begins, before
+its text is on record; the reply to the other, that it waits to be taken into the running turn.
 
 Live use and the end of the file: every end stands in a record, so the end of the file adds nothing.
 
@@ -15,7 +17,8 @@ Source: codex-cli 0.171.0, docs/providers/codex.md; samples in tests/fixtures/co
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +27,7 @@ from lastword.actors.core.facts import (
     CliVersionSeen,
     CompactionRecorded,
     InputJoined,
+    InputQueued,
     PromptRecorded,
     ProviderRetrying,
     ToolFinished,
@@ -36,6 +40,7 @@ from lastword.transports.providers.codex_oracle import error_of
 from lastword.transports.providers.codex_records import (
     ExecItem,
     ExecLine,
+    RateLimits,
     ServerError,
     ServerItem,
     ServerLine,
@@ -45,11 +50,47 @@ from lastword.transports.providers.codex_records import (
 )
 from lastword.transports.providers.line_oracle import SUPERSEDED, LineOracle, as_json, cut, turn_error, when
 
-TOOL_NAMES = {"command_execution": "exec_command", "commandExecution": "exec_command"}
+START: Final = "start"
+STEER: Final = "steer"
+"""How the requests are named that carry a message: ``start:NAME``, ``steer:NAME``."""
+BEGUN_MAX = 64
+"""Turns that a reply has named and that have not started yet."""
+SHELL_CHARS_MAX = 4096
+"""A longer command line is shown as it is, with the shell around it."""
+TOOL_NAMES = {
+    "command_execution": "exec_command",
+    "commandExecution": "exec_command",
+    "file_change": "apply_patch",
+    "fileChange": "apply_patch",
+    "web_search": "web_search",
+    "webSearch": "web_search",
+}
 CALLS = frozenset({"command_execution", "mcp_tool_call", "file_change", "web_search", "collab_tool_call"})
-SERVER_CALLS = frozenset({"commandExecution", "mcpToolCall", "fileChange", "webSearch", "dynamicToolCall"})
+SERVER_CALLS = frozenset(
+    {
+        "commandExecution",
+        "mcpToolCall",
+        "fileChange",
+        "webSearch",
+        "dynamicToolCall",
+        "collabAgentToolCall",
+        "imageGeneration",
+    }
+)
 SILENT_EXEC_ITEMS = frozenset({"reasoning", "error", "todo_list"})
-SILENT_SERVER_ITEMS = frozenset({"reasoning", "plan", "enteredReviewMode", "exitedReviewMode", "hookPrompt"})
+SILENT_SERVER_ITEMS = frozenset(
+    {
+        "reasoning",
+        "plan",
+        "enteredReviewMode",
+        "exitedReviewMode",
+        "hookPrompt",
+        "functionCallOutput",
+        "subAgentActivity",
+        "imageView",
+        "sleep",
+    }
+)
 STATUSES: dict[str, Status] = {"completed": "completed", "interrupted": "cancelled", "failed": "failed"}
 
 _EXEC = msgspec.json.Decoder(ExecLine)
@@ -57,11 +98,15 @@ _SERVER = msgspec.json.Decoder(ServerLine)
 
 
 class _Turn:
-    __slots__ = ("answer", "native", "prompted", "tools")
+    __slots__ = ("answer", "key", "native", "prompted", "told", "tools")
 
     def __init__(self, native: str) -> None:
         self.native = native
         self.prompted = False
+        self.key = ""
+        """The message that began it, where it has a name."""
+        self.told = False
+        """Its text is on record."""
         self.answer = ""
         self.tools: set[str] = set()
 
@@ -89,24 +134,22 @@ class _ItemOracle(LineOracle):
             name = TOOL_NAMES.get(item.type, item.type)
             if item.tool:
                 name = f"mcp__{item.server}__{item.tool}" if item.server else item.tool
-            arguments = item.arguments if item.arguments is not None else item.command
             self._facts.append(
                 ToolStarted(
                     native_turn=turn.native,
                     call_id=item.id,
                     name=name,
-                    arguments=as_json(arguments),
+                    arguments=as_json(_arguments(item)),
                     evidence=evidence,
                 )
             )
         if over:
-            result = item.aggregated_output if item.aggregated_output is not None else item.result
             self._facts.append(
                 ToolFinished(
                     native_turn=turn.native,
                     call_id=item.id,
                     status=_status(item),
-                    result=cut("" if result is None else as_json(result)),
+                    result=cut(_result(item)),
                     evidence=evidence,
                 )
             )
@@ -114,7 +157,41 @@ class _ItemOracle(LineOracle):
 
 def _status(item: ExecItem | ServerItem) -> ToolStatus:
     failed = item.status in ("failed", "declined") or (item.exit_code is not None and item.exit_code != 0)
-    return "error" if failed else "ok"
+    return "error" if failed or item.error is not None else "ok"
+
+
+def _arguments(item: ExecItem | ServerItem) -> Any:
+    if item.arguments is not None:
+        return item.arguments
+    if item.changes is not None:
+        return {"changes": item.changes}
+    if item.query is not None:
+        return {"query": item.query}
+    if isinstance(item.command, str):
+        return {"command": inner_command(item.command)}
+    return {} if item.command is None else {"command": item.command}
+
+
+def _result(item: ExecItem | ServerItem) -> str:
+    if item.aggregated_output is not None:
+        return item.aggregated_output
+    if isinstance(item.error, dict) and isinstance(item.error.get("message"), str):
+        return str(item.error["message"])
+    content = item.result.get("content") if isinstance(item.result, dict) else None
+    if text := text_of(content):
+        return text
+    return "" if item.result is None else as_json(item.result)
+
+
+def inner_command(line: str) -> str:
+    """The command that the model gave: Codex shows it with the shell that runs it (``/bin/bash -lc '…'``)."""
+    if " -lc " not in line[:64] or len(line) > SHELL_CHARS_MAX:
+        return line
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return line
+    return words[2] if len(words) == 3 and words[1] == "-lc" else line
 
 
 class CodexExecOracle(_ItemOracle):
@@ -176,14 +253,24 @@ class CodexExecOracle(_ItemOracle):
 class CodexAppServerOracle(_ItemOracle):
     """Reads what an app-server writes. Raises nothing for any input."""
 
+    def __init__(self, native_session: str = "", offset: int = 0) -> None:
+        super().__init__(native_session, offset)
+        self._begun: dict[str, str] = {}
+        """Turns that have not started yet, with the name of the message that begins each."""
+        self._limits: RateLimits | None = None
+
+    @property
+    def _busy(self) -> bool:
+        return super()._busy or bool(self._begun)
+
     def _line(self, data: bytes, source: str, offset: int) -> None:
         line = _SERVER.decode(data)
         params = line.params or ServerParams()
         native_id = (params.item.client_id or params.item.id) if params.item is not None else ""
         at = when(line.emitted_at_ms)
-        evidence = Evidence(source=source, offset=offset, native_id=native_id or params.turn_id, native_at=at)
+        evidence = Evidence(source=source, offset=offset, native_id=native_id or params.turn_id or "", native_at=at)
         if not line.method:
-            self._reply(line.result)
+            self._reply(line.id, line.result, evidence)
             return
         if params.thread is not None and line.method == "thread/started":
             if params.thread.cli_version and not self._foreign(params.thread.id):
@@ -191,7 +278,7 @@ class CodexAppServerOracle(_ItemOracle):
             self._foreign(params.thread.id)
             return
         if params.thread_id and self._foreign(params.thread_id):
-            return  # the hidden title thread, or another one of this server
+            return  # the hidden title thread, a sub-agent's, or another one of this server
         match line.method:
             case "turn/started":
                 self._started(params, evidence)
@@ -202,18 +289,36 @@ class CodexAppServerOracle(_ItemOracle):
             case "error":
                 turn = self._turn
                 if turn is not None and params.will_retry and params.error is not None:
-                    message = params.error.message[:2000]
+                    message = ": ".join(filter(None, (params.error.message, params.error.additional_details)))[:2000]
                     self._facts.append(ProviderRetrying(native_turn=turn.native, message=message, evidence=evidence))
+            case "account/rateLimits/updated":
+                self._limits = params.limits or self._limits
             case "thread/compacted":
                 self._facts.append(CompactionRecorded(evidence=evidence))
             case _:
                 pass  # deltas, usage, states, requests for approval: nothing about the turn's life
 
-    def _reply(self, result: Any) -> None:
-        if isinstance(result, dict) and isinstance(result.get("thread"), dict):
-            reply = msgspec.convert(result, ServerResult)
-            if reply.thread is not None:
-                self._foreign(reply.thread.id)
+    def _reply(self, request_id: Any, result: Any, evidence: Evidence) -> None:
+        if not isinstance(result, dict):
+            return
+        reply = msgspec.convert(result, ServerResult)
+        if reply.thread is not None and not self._foreign(reply.thread.id) and reply.thread.cli_version:
+            self._facts.append(CliVersionSeen(version=reply.thread.cli_version))
+        what, _, key = request_id.partition(":") if isinstance(request_id, str) else ("", "", "")
+        if not key or what not in (START, STEER):
+            return
+        native = (reply.turn.id if reply.turn is not None else "") if what == START else reply.turn_id
+        turn = self._turn
+        if turn is not None and turn.native == native:
+            if what == START and not turn.prompted:
+                turn.key = key
+                self._prompted(turn, "", evidence)
+            elif key != turn.key:
+                self._facts.append(InputQueued(text="", key=key, evidence=evidence))  # it waits for the running turn
+        elif what == START and native and native not in self._closed:
+            self._begun[native] = key
+            while len(self._begun) > BEGUN_MAX:
+                del self._begun[next(iter(self._begun))]
 
     def _started(self, params: ServerParams, evidence: Evidence) -> None:
         native, turn = params.turn.id if params.turn is not None else "", self._turn
@@ -222,7 +327,10 @@ class CodexAppServerOracle(_ItemOracle):
             return
         if turn is not None and turn.prompted:
             self._close(TurnClosed(native_turn=turn.native, status="lost", evidence=evidence, error=SUPERSEDED))
-        self._turn = _Turn(native)
+        self._turn = turn = _Turn(native)
+        turn.key = self._begun.pop(native, "")
+        if turn.key:
+            self._prompted(turn, "", evidence)
 
     def _prompted(self, turn: _Turn, text: str, evidence: Evidence, origin: str = "") -> None:
         turn.prompted = True
@@ -230,6 +338,7 @@ class CodexAppServerOracle(_ItemOracle):
             PromptRecorded(
                 native_turn=turn.native,
                 text=text,
+                key=turn.key,
                 evidence=evidence,
                 taken="self" if origin else "sdk",
                 origin=origin,
@@ -252,7 +361,7 @@ class CodexAppServerOracle(_ItemOracle):
         error = None
         if status == "failed":
             told = params.turn.error or ServerError()
-            error = error_of(told.message, told.codex_error_info)
+            error = error_of(told.message, told.codex_error_info, self._limits)
         answer = (None if own else turn.answer) if status == "completed" else None
         self._close(TurnClosed(native_turn=turn.native, status=status, evidence=evidence, answer=answer, error=error))
 
@@ -267,15 +376,20 @@ class CodexAppServerOracle(_ItemOracle):
         elif not over:
             pass
         elif item.type == "userMessage":
-            text = text_of(item.content)
-            if turn.prompted:
-                turn.answer = ""
-                self._facts.append(InputJoined(native_turn=turn.native, text=text, evidence=evidence))
-            else:
-                self._prompted(turn, text, evidence)
+            self._user(turn, item, evidence)
         elif item.type == "agentMessage":
             self._said(turn, item, evidence)
         elif item.type == "contextCompaction":
             self._facts.append(CompactionRecorded(evidence=evidence))
         else:
             self._unknown(f"item:{item.type[:40]}", evidence)
+
+    def _user(self, turn: _Turn, item: ServerItem, evidence: Evidence) -> None:
+        text, key = text_of(item.content), item.client_id or ""
+        first = not turn.prompted
+        if first or (turn.key == key and key and not turn.told):
+            turn.key, turn.told = key, True
+            self._prompted(turn, text, evidence)  # told again with its text, where the reply had named it
+        else:
+            turn.answer = ""
+            self._facts.append(InputJoined(native_turn=turn.native, text=text, key=key, evidence=evidence))
