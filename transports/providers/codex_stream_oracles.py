@@ -315,6 +315,8 @@ class CodexAppServerOracle(_ItemOracle):
                 self._prompted(turn, "", evidence)
             elif key != turn.key:
                 self._facts.append(InputQueued(text="", key=key, evidence=evidence))  # it waits for the running turn
+        elif what == STEER and native in self._begun:
+            self._facts.append(InputQueued(text="", key=key, evidence=evidence))
         elif what == START and native and native not in self._closed:
             self._begun[native] = key
             while len(self._begun) > BEGUN_MAX:

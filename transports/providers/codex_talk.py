@@ -86,9 +86,10 @@ class _Params(msgspec.Struct, frozen=True, rename="camel"):
     item: _Item | None = None
 
 
-class _Result(msgspec.Struct, frozen=True):
+class _Result(msgspec.Struct, frozen=True, rename="camel"):
     thread: _Named | None = None
     turn: _Named | None = None
+    turn_id: str = ""
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -218,19 +219,19 @@ class CodexTalk:
         if question is None or question.dialog_id != dialog_id or not 1 <= option <= len(question.choices):
             return [AnswerResult(token=token, applied=False)]
         self._questions.popleft()
-        done = (DialogGone(dialog_id=dialog_id, answered=True, token=token), AnswerResult(token=token, applied=True))
-        lost = (DialogGone(dialog_id=dialog_id, answered=False), AnswerResult(token=token, applied=False))
+        gone = DialogGone(dialog_id=dialog_id, answered=True, token=token)
+        done, lost = AnswerResult(token=token, applied=True), AnswerResult(token=token, applied=False)
         choice = question.choices[option - 1]
         if question.part:
             name = str(question.request_id)
             answers = {**self._answers.pop(name, {}), **choice}
             if choice and any(each.request_id == question.request_id for each in self._questions):
                 self._answers[name] = answers
-                return [*done, *self._tell_dialog()]
+                return [gone, done, *self._tell_dialog()]
             choice = {"answers": answers if choice else {}}
             self._forget(question.request_id)
-        reply = Write(data=_encoded({"id": question.request_id, "result": choice}), after=done, failed=lost)
-        return [reply, *self._tell_dialog()]
+        reply = Write(data=_encoded({"id": question.request_id, "result": choice}), after=(done,), failed=(lost,))
+        return [reply, gone, *self._tell_dialog()]
 
     def proved(self, message_id: MessageId) -> list[TalkEffect]:  # noqa: ARG002
         """It is begun, or waits for the running turn; an interrupt may give it back yet."""
@@ -311,7 +312,7 @@ class CodexTalk:
         assert self._flying is not None
         job, how = self._flying
         self._flying = None
-        native = result.turn.id if result.turn is not None else self._active
+        native = result.turn.id if result.turn is not None else result.turn_id
         if how == START and native != self._active and native not in self._over:
             self._active, self._begun = native, False
         elif job.message_id not in self._shown:
