@@ -278,6 +278,18 @@ def test_c32_tools_have_their_arguments_and_results() -> None:
     assert finished[-1] == "HI"
 
 
+@pytest.mark.contract("C04")
+def test_c04_text_before_a_tool_is_no_answer_even_where_no_other_comes() -> None:
+    lines = heard("plain").splitlines(keepends=True)
+    last = max(number for number, line in enumerate(lines) if b'"text": "done"' in line and b"item/completed" in line)
+    closed = next(
+        fact
+        for fact in CodexAppServerOracle().feed(SOURCE, b"".join(lines[:last] + lines[last + 1 :]))
+        if isinstance(fact, TurnClosed)
+    )
+    assert (closed.status, closed.answer) == ("completed", "")
+
+
 @pytest.mark.contract("C51")
 def test_c51_what_is_said_of_another_thread_is_none_of_ours() -> None:
     lines = [line for line in heard("plain").splitlines(keepends=True) if b'"thread/started"' not in line]
@@ -566,7 +578,10 @@ def test_c25_what_the_server_does_not_wait_for_any_more_is_gone() -> None:
     gone, two = talk.heard(resolved(0))
     assert gone == DialogGone(dialog_id=one.dialog_id, answered=False)
     assert isinstance(two, DialogSeen)
-    talk.answer("k", two.dialog_id, 1)
+    assert ask(talk, 2, command="z") is None
+    _, gone, three = talk.answer("k", two.dialog_id, 1)  # in this order: a dialog is told when none is open
+    assert gone == DialogGone(dialog_id=two.dialog_id, answered=True, token="k")
+    assert isinstance(three, DialogSeen)
     assert talk.heard(resolved(1)) == []
 
 
