@@ -17,6 +17,7 @@ MODULES = {
     "test_dialogs": ("claude-code", "tmux"),
     "test_restart": ("claude-code", "tmux"),
     "test_structured_claude_code": ("claude-code", "structured"),
+    "test_structured_codex": ("codex", "structured"),
     "test_structured_pi": ("pi", "structured"),
 }
 MANY = {"test_acp": "structured"}
