@@ -8,13 +8,13 @@ Source: codex-cli 0.171.0, ``codex app-server generate-json-schema``; docs/provi
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from lastword.actors.core.adapter import DialogOpen
 from lastword.transports.providers.codex_stream_oracles import inner_command
+from lastword.transports.providers.open_questions import Question
 
 SHOWN_CHARS_MAX = 500
 """Of what is to be done, in the question."""
@@ -43,26 +43,20 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel"):
     meta: Any = msgspec.field(default=None, name="_meta")
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class CodexQuestion(Question, frozen=True, kw_only=True):
     """One dialog of a request, which may hold several.
 
-    Attributes:
-        request_id: the request's, as it stands in it.
-        choices: what each option answers: the reply's ``result``. Of a ``part`` of a request: the answers to this one
-            question, by its name; none declines the whole request.
+    ``choices``: the reply's ``result``. Of a ``part`` of a request: the answers to this one question, by its name; none
+    declines the whole request.
     """
 
-    request_id: Any
-    dialog: DialogOpen
     choices: tuple[Result, ...]
     part: bool = False
 
-    @property
-    def dialog_id(self) -> str:
-        return "d_" + hashlib.sha256(self.dialog.key.encode()).hexdigest()[:16]
 
-
-def questions_of(scope: str, request_id: Any, method: str, wanted: Wanted, paths: tuple[str, ...]) -> list[Question]:
+def questions_of(
+    scope: str, request_id: Any, method: str, wanted: Wanted, paths: tuple[str, ...]
+) -> list[CodexQuestion]:
     """The dialogs of a request; none where it is no request to a person.
 
     ``scope`` is a name of this very process: request ids begin anew in the next one. ``paths`` is what a file change
@@ -89,7 +83,7 @@ def questions_of(scope: str, request_id: Any, method: str, wanted: Wanted, paths
     if isinstance(wanted.reason, str) and wanted.reason:
         question = f"{question}\n{_cut(wanted.reason)}"
     dialog = DialogOpen(key=key, question=question, options=tuple(words for words, _ in options), kind=kind)
-    return [Question(request_id=request_id, dialog=dialog, choices=tuple(result for _, result in options))]
+    return [CodexQuestion(request_id=request_id, dialog=dialog, choices=tuple(result for _, result in options))]
 
 
 def _command(wanted: Wanted) -> tuple[str, Options]:
@@ -158,8 +152,8 @@ def _elicitation(wanted: Wanted) -> tuple[str, Options]:
     return _cut(question), options
 
 
-def _user_input(key: str, request_id: Any, wanted: Wanted) -> list[Question]:
-    found: list[Question] = []
+def _user_input(key: str, request_id: Any, wanted: Wanted) -> list[CodexQuestion]:
+    found: list[CodexQuestion] = []
     for number, asked in enumerate(wanted.questions or ()):
         if not isinstance(asked, dict) or not isinstance(asked.get("id"), str):
             continue
@@ -173,7 +167,7 @@ def _user_input(key: str, request_id: Any, wanted: Wanted) -> list[Question]:
             kind="question",
         )
         choices: list[Result] = [{asked["id"]: {"answers": [label]}} for label in options]
-        found.append(Question(request_id=request_id, dialog=dialog, choices=(*choices, {}), part=True))
+        found.append(CodexQuestion(request_id=request_id, dialog=dialog, choices=(*choices, {}), part=True))
     return found
 
 
@@ -189,4 +183,4 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
 
 
-__all__ = ["Question", "Wanted", "questions_of"]
+__all__ = ["CodexQuestion", "Wanted", "questions_of"]

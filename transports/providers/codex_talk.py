@@ -22,13 +22,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from lastword.actors.core.adapter import LaunchRequest
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.talk import GiveUp, Named, Remind, TalkEffect, Write
 from lastword.actors.core.typing_effects import (
     AnswerResult,
     BecameReady,
-    DialogGone,
-    DialogSeen,
     Interrupted,
     Job,
     NotDelivered,
@@ -36,9 +35,10 @@ from lastword.actors.core.typing_effects import (
     Submitted,
     WithdrawnReport,
 )
-from lastword.transports.providers.codex_dialogs import Question, Result, Wanted, questions_of
+from lastword.transports.providers.codex_dialogs import CodexQuestion, Result, Wanted, questions_of
 from lastword.transports.providers.codex_stream_oracles import START, STEER
 from lastword.transports.providers.line_oracle import UNREADABLE
+from lastword.transports.providers.open_questions import OpenQuestions, reply
 
 HANDSHAKE_S = 60.0
 """How long a CLI may take until it answers the handshake: its MCP servers come up meanwhile."""
@@ -141,10 +141,9 @@ class CodexTalk:
         """To be interrupted once it has started."""
         self._interrupts: dict[str, TurnId] = {}
         self._files: dict[str, tuple[str, ...]] = {}
-        self._questions: deque[Question] = deque()
-        """Open dialogs; the first is the one that was told."""
+        self._questions = OpenQuestions[CodexQuestion]()
         self._answers: dict[str, Result] = {}
-        """What was answered so far to a request of several questions, by its dialogs' common name."""
+        """What was answered so far to a request of several questions."""
 
     # --- what is wanted ---------------------------------------------------------------------------------------------
 
@@ -215,23 +214,19 @@ class CodexTalk:
 
     def answer(self, token: str, dialog_id: str, option: int) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
-        question = self._questions[0] if self._questions else None
-        if question is None or question.dialog_id != dialog_id or not 1 <= option <= len(question.choices):
+        question = self._questions.take(dialog_id, option)
+        if question is None:
             return [AnswerResult(token=token, applied=False)]
-        self._questions.popleft()
-        gone = DialogGone(dialog_id=dialog_id, answered=True, token=token)
-        done, lost = AnswerResult(token=token, applied=True), AnswerResult(token=token, applied=False)
         choice = question.choices[option - 1]
         if question.part:
-            name = str(question.request_id)
-            answers = {**self._answers.pop(name, {}), **choice}
-            if choice and any(each.request_id == question.request_id for each in self._questions):
-                self._answers[name] = answers
-                return [gone, done, *self._tell_dialog()]
+            answers = {**self._answers.pop(str(question.request_id), {}), **choice}
+            if choice and self._questions.holds(question.request_id):
+                self._answers[str(question.request_id)] = answers
+                return [AnswerResult(token=token, applied=True), *self._questions.answered(question, token)]
             choice = {"answers": answers if choice else {}}
-            self._forget(question.request_id)
-        reply = Write(data=_encoded({"id": question.request_id, "result": choice}), after=(done,), failed=(lost,))
-        return [reply, gone, *self._tell_dialog()]
+            self._questions.drop(question.request_id)  # what else it asks: none of that was told
+        write = reply(_encoded({"id": question.request_id, "result": choice}), token)
+        return [write, *self._questions.answered(question, token)]
 
     def proved(self, message_id: MessageId) -> list[TalkEffect]:  # noqa: ARG002
         """It is begun, or waits for the running turn; an interrupt may give it back yet."""
@@ -348,8 +343,7 @@ class CodexTalk:
                 return self._resolved(params.request_id)
             case "item/started" if params.item is not None and params.item.type == "fileChange":
                 self._files[params.item.id] = _paths(params.item.changes)
-                while len(self._files) > OPEN_FILES_MAX:
-                    del self._files[next(iter(self._files))]
+                forget_oldest(self._files, OPEN_FILES_MAX)
             case _ if params.thread_id != self._thread:
                 pass  # of a sub-agent, or of another thread
             case "turn/started" if params.turn is not None and params.turn.id not in self._over:
@@ -409,28 +403,14 @@ class CodexTalk:
         if not questions:
             error = {"code": NO_METHOD, "message": f"{said.method} is not supported here"}
             return [Write(data=_encoded({"id": said.id, "error": error}))]
-        if any(each.request_id == said.id for each in self._questions):
+        if self._questions.holds(said.id):
             return []
-        first = not self._questions
-        self._questions.extend(questions)
-        return self._tell_dialog() if first else []
+        return self._questions.ask(*questions)
 
     def _resolved(self, request_id: Any) -> list[TalkEffect]:
         """It does not wait for that answer any more: it has it, or the turn was interrupted."""
-        shown = self._questions[0] if self._questions else None
-        self._forget(request_id)
-        if shown is None or shown.request_id != request_id:
-            return []
-        return [DialogGone(dialog_id=shown.dialog_id, answered=False), *self._tell_dialog()]
-
-    def _forget(self, request_id: Any) -> None:
-        self._questions = deque(each for each in self._questions if each.request_id != request_id)
         self._answers.pop(str(request_id), None)
-
-    def _tell_dialog(self) -> list[TalkEffect]:
-        if not self._questions:
-            return []
-        return [DialogSeen(dialog_id=self._questions[0].dialog_id, dialog=self._questions[0].dialog)]
+        return self._questions.drop(request_id)
 
     def _ask(self, name: str, method: str, params: dict[str, Any]) -> Write:
         return Write(data=_encoded({"id": name, "method": method, "params": params}))
@@ -443,8 +423,7 @@ def _paths(changes: list[Any] | None) -> tuple[str, ...]:
 
 def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
     known[key] = value
-    while len(known) > KNOWN_MAX:
-        del known[next(iter(known))]
+    forget_oldest(known, KNOWN_MAX)
 
 
 def _encoded(line: dict[str, Any]) -> bytes:
