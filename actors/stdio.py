@@ -184,6 +184,7 @@ class StdioActor(Actor):
             case Withdraw():
                 self._do(talk.withdraw(message.message_id))
             case PressInterrupt():
+                self._read()  # what is over is not interrupted: the next one would be
                 self._do(talk.interrupt(message.turn_id))
             case AnswerDialog():
                 self._do(talk.answer(message.token, message.dialog_id, message.option))

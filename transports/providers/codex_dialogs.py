@@ -30,6 +30,7 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel"):
 
     item_id: str = ""
     command: Any = None
+    network_approval_context: Result | None = None
     reason: Any = None
     available_decisions: list[Any] | None = None
     permissions: Result | None = None
@@ -91,7 +92,9 @@ def _command(wanted: Wanted) -> tuple[str, Options]:
     offered = [each for each in wanted.available_decisions or ["accept"] if each not in ("cancel", "decline")]
     options: Options = [(_in_words(decision), {"decision": decision}) for decision in offered]
     options += [(STOP, {"decision": "cancel"}), (NO, {"decision": "decline"})]
-    return f"May it run? {_cut(command)}", options
+    host = (wanted.network_approval_context or {}).get("host")
+    question = f"May it reach {_cut(str(host))}? {_cut(command)}" if host else f"May it run? {_cut(command)}"
+    return question, options
 
 
 def _in_words(decision: Any) -> str:
@@ -102,8 +105,12 @@ def _in_words(decision: Any) -> str:
             return "Yes, and do not ask again in this session"
         case {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": [*words]}}:
             return f"Yes, and do not ask again for {_cut(' '.join(map(str, words)))}"
+        case {"applyNetworkPolicyAmendment": {"network_policy_amendment": {"action": "allow", "host": host}}}:
+            return f"Yes, and always allow {_cut(str(host))}"
+        case {"applyNetworkPolicyAmendment": {"network_policy_amendment": {"action": "deny", "host": host}}}:
+            return f"No, and never allow {_cut(str(host))}"
         case _:
-            return f"Yes: {_cut(_json(decision))}"
+            return _cut(_json(decision))  # whether it is a yes, nobody knows here
 
 
 def _files(paths: tuple[str, ...]) -> tuple[str, Options]:

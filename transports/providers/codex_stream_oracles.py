@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.facts import (
     AssistantSaid,
     CliVersionSeen,
@@ -319,8 +320,7 @@ class CodexAppServerOracle(_ItemOracle):
             self._facts.append(InputQueued(text="", key=key, evidence=evidence))
         elif what == START and native and native not in self._closed:
             self._begun[native] = key
-            while len(self._begun) > BEGUN_MAX:
-                del self._begun[next(iter(self._begun))]
+            forget_oldest(self._begun, BEGUN_MAX)
 
     def _started(self, params: ServerParams, evidence: Evidence) -> None:
         native, turn = params.turn.id if params.turn is not None else "", self._turn
@@ -371,7 +371,7 @@ class CodexAppServerOracle(_ItemOracle):
         item, turn = params.item, self._turn
         if item is None or item.type in SILENT_SERVER_ITEMS:
             return
-        if turn is None or params.turn_id not in ("", turn.native):
+        if turn is None or (params.turn_id and params.turn_id != turn.native):
             self._unknown("item_without_turn", evidence)
         elif item.type in SERVER_CALLS:
             self._call(turn, item, evidence, over=over)

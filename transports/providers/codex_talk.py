@@ -127,6 +127,8 @@ class CodexTalk:
         """Written, and not answered yet."""
         self._accepted: dict[MessageId, tuple[Job, str, _How]] = {}
         """By that native turn, and in no item of it yet."""
+        self._unwanted: set[MessageId] = set()
+        """Written, and taken back or interrupted since: not written again."""
         self._shown: set[MessageId] = set()
         """Of what flies: its item was heard before its answer."""
         self._active = ""
@@ -189,19 +191,23 @@ class CodexTalk:
             if job.message_id == message_id:
                 self._held.remove(job)
                 return [WithdrawnReport(message_id=message_id)]
+        if message_id in self._accepted or (self._flying is not None and self._flying[0].message_id == message_id):
+            self._unwanted.add(message_id)
         return []
 
     def interrupt(self, turn_id: TurnId) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
-        native = self._natives.get(turn_id, "")
-        if native in self._over:
-            return [Interrupted(turn_id=turn_id)]  # its end is on record
         held = next((job for job in self._held if job.turn_id == turn_id), None)
         if held is not None:  # it was refused, and waits
             return [Interrupted(turn_id=turn_id), *self.withdraw(held.message_id)]
         if self._flying is not None and self._flying[0].turn_id == turn_id:
+            self._unwanted.add(self._flying[0].message_id)
             self._interrupting = turn_id
             return []
+        native = self._natives.get(turn_id, "")
+        if native in self._over or (not native and self._active in self._natives.values()):
+            return [Interrupted(turn_id=turn_id)]  # its end is on record; another one runs
+        self._unwanted.update(name for name, (job, _, _) in self._accepted.items() if job.turn_id == turn_id)
         if not self._active:
             return [NothingToInterrupt(turn_id=turn_id)]
         if not self._begun:
@@ -209,7 +215,7 @@ class CodexTalk:
             return []
         name = f"{INTERRUPT}:{next(self._numbers)}"
         self._interrupts[name] = turn_id
-        params = {"threadId": self._thread, "turnId": self._active}
+        params = {"threadId": self._thread, "turnId": native or self._active}
         return [Interrupted(turn_id=turn_id), self._ask(name, "turn/interrupt", params)]
 
     def answer(self, token: str, dialog_id: str, option: int) -> list[TalkEffect]:
@@ -308,8 +314,10 @@ class CodexTalk:
         job, how = self._flying
         self._flying = None
         native = result.turn.id if result.turn is not None else result.turn_id
-        if how == START and native != self._active and native not in self._over:
-            self._active, self._begun = native, False
+        if how == START and native not in self._over:
+            self._unwanted.discard(job.message_id)  # begun: it can be interrupted
+            if native != self._active:
+                self._active, self._begun = native, False
         elif job.message_id not in self._shown:
             self._accepted[job.message_id] = (job, native, how)
         if job.turn_id is not None:
@@ -329,11 +337,22 @@ class CodexTalk:
             reason = f"the CLI refused it: {error.message[:500]}"
             refused = NotDelivered(message_id=job.message_id, kind="not_delivered", reason=reason)
             return [refused, *self._send()]
-        if self._interrupting is not None and self._interrupting == job.turn_id:  # before it was taken anywhere
-            self._interrupting = None
-            return [Interrupted(turn_id=job.turn_id), WithdrawnReport(message_id=job.message_id), *self._send()]
-        self._held.appendleft(job)
-        return self._send() or [Remind(name="again", delay_s=AGAIN_S)]
+        effects = self._hold_again([job])
+        return [*effects, Remind(name="again", delay_s=AGAIN_S)] if self._waits else [*effects, *self._send()]
+
+    def _hold_again(self, jobs: list[Job]) -> list[TalkEffect]:
+        """They were not taken: they go out before all others, where they are wanted yet."""
+        effects: list[TalkEffect] = []
+        for job in jobs:
+            if job.message_id not in self._unwanted:
+                continue
+            if self._interrupting is not None and self._interrupting == job.turn_id:
+                effects.append(Interrupted(turn_id=job.turn_id))
+                self._interrupting = None
+            effects.append(WithdrawnReport(message_id=job.message_id))
+        self._held.extendleft(job for job in reversed(jobs) if job.message_id not in self._unwanted)
+        self._unwanted.difference_update(job.message_id for job in jobs)
+        return effects
 
     # --- notifications ------------------------------------------------------------------------------------------------
 
@@ -346,14 +365,15 @@ class CodexTalk:
                 forget_oldest(self._files, OPEN_FILES_MAX)
             case _ if params.thread_id != self._thread:
                 pass  # of a sub-agent, or of another thread
-            case "turn/started" if params.turn is not None and params.turn.id not in self._over:
+            case "turn/started" if params.turn is not None and params.turn.id and params.turn.id not in self._over:
                 self._active, self._begun = params.turn.id, True
                 return self._interrupt_now()
-            case "turn/completed" if params.turn is not None:
+            case "turn/completed" if params.turn is not None and params.turn.id:
                 return self._completed(params.turn.id)
             case "item/completed" if params.item is not None and params.item.type == "userMessage":
                 name = MessageId(params.item.client_id or "")
                 self._accepted.pop(name, None)
+                self._unwanted.discard(name)
                 if self._flying is not None and self._flying[0].message_id == name:
                     self._shown.add(name)
             case _:
@@ -362,7 +382,9 @@ class CodexTalk:
 
     def _completed(self, native: str) -> list[TalkEffect]:
         _keep(self._over, native, None)
-        if self._natives.get(self._interrupting or TurnId("")) == native:
+        turn_id = self._interrupting
+        flies = self._flying is not None and self._flying[0].turn_id == turn_id
+        if turn_id is not None and not flies and self._natives.get(turn_id, native) == native:
             self._interrupting = None
         if self._active in ("", native):
             self._active, self._begun, self._waits = "", False, False
@@ -383,8 +405,7 @@ class CodexTalk:
             else:  # it began that turn, or was to: either way it is not for another one
                 reason = "the turn that it came into ended without it"
                 effects.append(NotDelivered(message_id=job.message_id, kind="not_delivered", reason=reason))
-        self._held.extendleft(reversed(again))
-        return effects
+        return [*effects, *self._hold_again(again)]
 
     def _interrupt_now(self) -> list[TalkEffect]:
         """What was to be interrupted, where that has started now."""
