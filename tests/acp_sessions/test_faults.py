@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kit_system import until
 from lastword import Interrupt, ProviderError, RejectedError, Runtime, events
-from lastword.actors.core.talk import Write
+from lastword.actors.core.ids import TurnId
+from lastword.actors.core.talk import TalkEffect, Write
+from lastword.actors.core.typing_effects import Interrupted
+from lastword.actors.mouth import PressInterrupt
 from lastword.actors.session_cli import Cli
-from lastword.actors.stdio import StdioActor
+from lastword.actors.stdio import StdioActor, _Heard
 from lastword.transports.providers.acp import AcpAdapter
+from lastword.transports.providers.acp_talk import AcpTalk
 from structured_kit import (
     WAIT_S,
     StdioHost,
@@ -108,6 +114,39 @@ def test_c17_nothing_is_said_in_a_conversation_whose_name_is_not_on_record(
     name = session.snapshot().handle.native_session_id
     assert name
     assert order.index(f"on record: {name}") < order.index("session/prompt")
+
+
+@pytest.mark.contract("C07")
+def test_c07_what_the_agent_said_is_heard_before_it_is_interrupted(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an interrupt of a turn that is over stops the next one."""
+    muted, actors = threading.Event(), list[StdioActor]()
+    told: list[list[TalkEffect]] = []
+    edge, begin, interrupt = StdioActor._from_edge, StdioActor._begin, AcpTalk.interrupt
+
+    def from_edge(self: StdioActor, message: Any) -> None:
+        if not (muted.is_set() and isinstance(message, _Heard)):
+            edge(self, message)
+
+    def begun(self: StdioActor, *args: Any, **options: Any) -> None:
+        actors.append(self)
+        begin(self, *args, **options)
+
+    def noted(self: AcpTalk, turn_id: TurnId) -> list[TalkEffect]:
+        told.append(interrupt(self, turn_id))
+        return told[-1]
+
+    monkeypatch.setattr(StdioActor, "_from_edge", from_edge)
+    monkeypatch.setattr(StdioActor, "_begin", begun)
+    monkeypatch.setattr(AcpTalk, "interrupt", noted)
+    session = hosts().session()
+    assert session.run("[[say:one]]", deadline_s=WAIT_S).answer == "one"
+    muted.set()
+    done = session.run("[[say:two]]", deadline_s=WAIT_S)
+    actors[0].ref.tell(PressInterrupt(turn_id=done.turn_id))
+    until(lambda: told, within_s=WAIT_S)
+    assert told == [[Interrupted(turn_id=done.turn_id)]]
 
 
 @pytest.mark.contract("C03")
