@@ -106,8 +106,12 @@ class StdioHost:
         assert self.runtime is not None
         return self.runtime._edges["structured"].wakes.stats.watched
 
-    def other_host(self, *messages: str, wait_for: str) -> dict[str, Any]:
-        """Another process is the host: it sends these, and is ended by SIGKILL once such an event is on record."""
+    def other_host(
+        self, *messages: str, wait_for: str, frozen_until: Callable[[], bool] | None = None
+    ) -> dict[str, Any]:
+        """Another process is the host: it sends these, and is ended by SIGKILL once such an event is on record; or
+        stands still from then on, and is ended once that is so.
+        """
         assert self.runtime is None
         return killed_host(
             state=str(self.state),
@@ -118,11 +122,19 @@ class StdioHost:
             options={"args": self.args, "permission_mode": self.permission_mode, "transport": "structured"},
             messages=messages,
             wait_for=wait_for,
+            frozen_until=frozen_until,
         )
 
+    def said(self, words: bytes) -> bool:
+        """Whether any of the CLIs has written so."""
+        return any(words in path.read_bytes() for path in (self.state / "streams").glob("*.jsonl"))
 
-def killed_host(**order: Any) -> dict[str, Any]:
-    """A host in a process of its own (``structured_host.py``), with these orders, ended by SIGKILL; what it told."""
+
+def killed_host(frozen_until: Callable[[], bool] | None = None, **order: Any) -> dict[str, Any]:
+    """A host in a process of its own (``structured_host.py``), with these orders, ended by SIGKILL; what it told.
+
+    With ``frozen_until`` it is stopped first, and ended once that is so.
+    """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, str(HOST_PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
@@ -132,7 +144,12 @@ def killed_host(**order: Any) -> dict[str, Any]:
         host.stdin.write(json.dumps(order).encode() + b"\n")
         host.stdin.flush()
         told: dict[str, Any] = json.loads(host.stdout.readline())
-        host.kill()
+        try:
+            if frozen_until is not None:
+                host.send_signal(signal.SIGSTOP)
+                until(frozen_until, within_s=WAIT_S)
+        finally:
+            host.kill()
         host.wait(WAIT_S)
     return told
 

@@ -365,6 +365,33 @@ def test_c02_a_thread_that_another_process_writes_is_not_taken_from_it(host: Std
     assert again.snapshot().handle.native_session_id == native
 
 
+@pytest.mark.contract("C03")
+def test_c03_a_stream_that_is_cut_for_good_is_a_failure_and_half_of_it_is_no_answer(host: StdioHost) -> None:
+    session = host.session()
+    done = session.run("[[say:half of it]][[cut]] cut", deadline_s=WAIT_S)
+    assert (done.status, done.answer) == ("failed", None)
+    assert done.error is not None
+    assert done.error.kind == "provider_error"
+    assert of_type(session, events.ProviderRetrying)
+    assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
+
+
+@pytest.mark.contract("C07")
+def test_c07_an_endpoint_that_is_down_holds_the_turn_until_its_deadline(host: StdioHost) -> None:
+    """Codex tries again for ever: no end of its own comes."""
+    session = host.session()
+    assert session.run("warm", deadline_s=WAIT_S).status == "completed"
+    host.kit.server.stop()
+    for _ in range(2):
+        done = session.run("nobody hears this", deadline_s=1.5)
+        assert (done.status, done.source) == ("cancelled", "stream")
+        assert done.error is not None
+        assert done.error.kind == "deadline"
+        assert session.snapshot().state == "idle"
+    assert of_type(session, events.ProviderRetrying)
+    assert len(of_type(session, events.ProviderStarted)) == 1
+
+
 # --- dialogs ----------------------------------------------------------------------------------------------------------
 
 
@@ -462,6 +489,38 @@ def test_c17_codex_ends_with_its_host_and_every_message_has_one_end(host: StdioH
     after = session.run("[[say:on]] again", deadline_s=WAIT_S)
     assert (after.answer, after.native_session_id) == ("on", native)
     assert len(completions(session)) == 2
+
+
+@pytest.mark.contract("C02")
+@pytest.mark.contract("C17")
+def test_c17_an_answer_that_came_while_its_host_stood_still_is_told_by_the_next(host: StdioHost) -> None:
+    host.close()
+    told = host.other_host(
+        "[[sleep:0.5]][[say:here]] slow one",
+        wait_for="turn_started",
+        frozen_until=lambda: host.said(b'"turn/completed"'),
+    )
+    assert "unified_completion" not in told["kinds"]
+    host.open()
+    session = host.again(told["session"])
+    done = completion_of(session, told["turns"][0])
+    assert (done.status, done.source, done.answer) == ("completed", "stream", "here")
+    assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
+    assert len(completions(session)) == 2
+
+
+@pytest.mark.contract("C51")
+def test_c51_two_sessions_in_one_directory_that_say_the_same_each_hear_their_own(host: StdioHost) -> None:
+    sessions = [host.session() for _ in range(2)]
+    acks = [session.send("[[sleep:0.5]][[say:same]] same") for session in sessions]
+    first = [completion_of(session, ack.turn_id) for session, ack in zip(sessions, acks, strict=True)]
+    second = [session.run("[[say:again]] same", deadline_s=WAIT_S) for session in sessions]
+    assert [done.answer for done in (*first, *second)] == ["same", "same", "again", "again"]
+    assert [done.native_session_id for done in first] == [done.native_session_id for done in second]
+    assert len({done.native_session_id for done in first}) == 2
+    assert len({done.native_turn_id for done in (*first, *second)}) == 4
+    assert [len(completions(session)) for session in sessions] == [2, 2]
+    assert len(list((host.kit.home / ".codex" / "sessions").rglob("rollout-*.jsonl"))) == 2
 
 
 @pytest.mark.contract("C51")
