@@ -64,7 +64,7 @@ FAMILIES = (
         ("codex/0.171.0/cases", "codex/0.171.0/streams"),
         re.compile(rb'"(?:thread_id|threadId)": ?"([^"]+)"'),
         (b'"type":"task_complete"', b'"type":"turn.completed"', b'"type":"turn.failed"', b'"turn/completed"'),
-        19,
+        22,
     ),
     Family(
         "pi",

@@ -113,7 +113,8 @@ def describe(event: Event) -> str:
         case events.SessionOpened():
             text = f"session {event.session_id} ({body.provider}, {body.transport}) in {body.cwd}"
         case events.ProviderStarted():
-            text = f"CLI {body.cli_version} started: pid {body.pid}, pane {body.pane}"
+            where = f", pane {body.pane}" if body.pane else ""
+            text = f"CLI {body.cli_version} started: pid {body.pid}{where}"
         case events.MessageAccepted():
             text = f"message accepted: {body.taken}"
         case events.MessageSubmitted():

@@ -110,3 +110,28 @@ def test_c04_only_the_end_of_its_own_turn_closes_a_codex_turn_and_the_next_start
     [lost] = closed(reader.feed("f", lines(started[1])))
     assert (lost.native_turn, lost.status) == ("a", "lost")
     assert not closed(reader.feed("f", lines({**end, "payload": {**end["payload"], "turn_id": "a"}})))
+
+
+@pytest.mark.contract("C51")
+def test_c51_what_runs_of_another_conversation_say_in_one_file_is_none_of_ours() -> None:
+    def run(thread: str, answer: str) -> bytes:
+        return lines(
+            {"type": "thread.started", "thread_id": thread},
+            {"type": "turn.started"},
+            {"type": "item.completed", "item": {"id": "item_0", "type": "agent_message", "text": answer}},
+            {"type": "turn.completed", "usage": {}},
+        )
+
+    ends = closed(all_facts(BY_PROVIDER["codex"], run("ours", "one") + run("another", "no") + run("ours", "two")))
+    assert [end.answer for end in ends] == ["one", "two"]
+
+
+@pytest.mark.contract("C03")
+def test_c03_a_run_that_the_model_server_refused_failed_as_an_invalid_request() -> None:
+    body = '{"error": {"message": "no", "type": "invalid_request_error"}}'
+    started = ({"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"})
+    [end] = closed(
+        all_facts(BY_PROVIDER["codex"], lines(*started, {"type": "turn.failed", "error": {"message": body}}))
+    )
+    assert end.error is not None
+    assert end.error.kind == "invalid_request"

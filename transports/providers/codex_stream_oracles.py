@@ -2,7 +2,8 @@
 
 ``exec --json``: one turn a process. ``turn.started`` opens it; ``turn.completed`` or ``turn.failed`` closes it. An
 ``error`` event is a retry, not an end, and a process that was interrupted or killed writes no end at all. The stream
-echoes no prompt and names no turn: its native turn is the thread with the offset of its start.
+echoes no prompt and names no turn: its native turn is the thread with the place of its start, the file included, since
+each run of a conversation begins alike. What runs of another conversation say in the same file is none of ours.
 
 App-server: ``turn/started`` and ``turn/completed`` of our thread (the first that is named: others start later), by
 turn id, which is that of the rollout. A second ``userMessage`` is a steer. ``error`` with ``willRetry`` is a retry;
@@ -49,7 +50,7 @@ from lastword.transports.providers.codex_records import (
     ServerResult,
     text_of,
 )
-from lastword.transports.providers.line_oracle import SUPERSEDED, LineOracle, as_json, cut, turn_error, when
+from lastword.transports.providers.line_oracle import SUPERSEDED, LineOracle, as_json, cut, when
 
 START: Final = "start"
 STEER: Final = "steer"
@@ -198,18 +199,26 @@ def inner_command(line: str) -> str:
 class CodexExecOracle(_ItemOracle):
     """Reads the output of ``codex exec --json``. Raises nothing for any input."""
 
+    def __init__(self, native_session: str = "", offset: int = 0) -> None:
+        super().__init__(native_session, offset)
+        self._elsewhere = False
+        """What comes is of another conversation's run."""
+
     def _line(self, data: bytes, source: str, offset: int) -> None:
         line = _EXEC.decode(data)
         evidence = Evidence(source=source, offset=offset, native_id=line.item.id if line.item is not None else "")
         turn = self._turn
         match line.type:
             case "thread.started":
-                if self._foreign(line.thread_id):
+                self._elsewhere = self._foreign(line.thread_id)
+                if self._elsewhere:
                     self._unknown("foreign_session", evidence)
+            case _ if self._elsewhere:
+                pass
             case "turn.started":
                 if turn is not None:
                     self._close(TurnClosed(native_turn=turn.native, status="lost", evidence=evidence, error=SUPERSEDED))
-                turn = self._turn = _Turn(f"{self._native_session}@{offset}")
+                turn = self._turn = _Turn(f"{self._native_session}@{source}:{offset}")
                 self._facts.append(PromptRecorded(native_turn=turn.native, text="", evidence=evidence, taken="sdk"))
             case "turn.completed" | "turn.failed":
                 if turn is None:
@@ -221,7 +230,7 @@ class CodexExecOracle(_ItemOracle):
                         native_turn=turn.native, status="completed", evidence=evidence, answer=turn.answer
                     )
                 else:
-                    error = turn_error(line.error.message if line.error is not None else "")
+                    error = error_of(line.error.message if line.error is not None else "", None)
                     closed = TurnClosed(native_turn=turn.native, status="failed", evidence=evidence, error=error)
                 self._close(closed)
             case "error":
