@@ -183,6 +183,7 @@ def test_run_rehearse_drives_the_real_codex_over_its_protocol(codex: tuple[str, 
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "rehearsed\n"), done.stderr
+    assert "pane" not in done.stderr
 
 
 # --- busy -------------------------------------------------------------------------------------------------------------
