@@ -39,6 +39,11 @@ FULL_TESTS = {
     },
     "test_structured_codex": {
         "test_c24_every_text_reaches_the_model_as_written",
+        "test_c02_a_thread_that_another_process_writes_is_not_taken_from_it",
+        "test_c17_a_runtime_that_is_closed_and_opened_again_goes_on_in_the_conversation",
+        "test_c22_what_was_not_begun_when_the_cli_died_has_its_end_too",
+        "test_c25_two_calls_at_once_are_asked_for_one_after_the_other",
+        "test_c51_a_thread_in_which_nothing_was_said_is_begun_anew",
         "test_c03_an_api_error_is_a_failed_turn_with_its_kind_and_the_session_goes_on[[[error:500]]-provider_error]",
         "test_c03_an_api_error_is_a_failed_turn_with_its_kind_and_the_session_goes_on[[[error:529]]-overloaded]",
         "test_c07_a_deadline_interrupts_and_is_told_as_a_deadline",
@@ -48,8 +53,8 @@ FULL_TESTS = {
         "test_c61_a_tool_that_outlives_its_interrupted_turn_is_gone_after_the_close",
     },
 }
-"""Three agents over one protocol, each slow to start: what one talk does for all is proved without these too; so is what
-Codex shares with them, and what is a value more of a thing that is shown anyway.
+"""Three agents over one protocol, each slow to start: what one talk does for all is proved without these too; so is of
+Codex what is one value more of a thing that is shown anyway.
 """
 
 
