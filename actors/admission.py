@@ -21,6 +21,7 @@ from lastword.actors.core.ports import MessageRow, TurnRow
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.replies import fail, resolve
 from lastword.actors.session_commands import MessageDeadline, Submit
+from lastword.actors.session_messages import undelivered
 
 if TYPE_CHECKING:
     from lastword.actors.session import SessionActor
@@ -147,7 +148,9 @@ class Admission:
     # --- the same id again ------------------------------------------------------------------------------------------
 
     def _answer_duplicate(self, submit: Submit, message_id: MessageId) -> bool:
-        """The same message id again: the first acknowledgement, no second delivery (C20)."""
+        """The same message id again: the first acknowledgement, no second delivery (C20); where the message ended
+        undelivered, that is said instead.
+        """
         try:
             row = self._session.deps.reader.message(message_id)
         except JournalError as error:
@@ -163,10 +166,13 @@ class Admission:
         if row.session_id != session.record.row.session_id:
             self._refuse(submit, RejectedError("usage", "that message_id belongs to another session"))
             return
+        known = session.book.known(row)
+        if known.state == "undelivered":
+            self._refuse(submit, undelivered(known.reason))  # an acknowledgement would promise an end that was told
+            return
         resolve(submit.reply, self._delivery(row, duplicate=True))
         if submit.outcome is None:
             return
-        known = session.book.known(row)
         try:
             done = session.deps.reader.completion(known.turn_id) if known.turn_id is not None else None
         except JournalError as error:
@@ -174,8 +180,6 @@ class Admission:
             return
         if done is not None:
             resolve(submit.outcome, done)
-        elif known.state == "undelivered":
-            fail(submit.outcome, RejectedError("not_delivered", "the message was not delivered"))
         else:
             session.book.wait(row.message_id, submit.outcome)
 

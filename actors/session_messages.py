@@ -23,6 +23,15 @@ Rows: TypeAlias = dict[MessageId, MessageRow]
 """Rows that changed and go into the next batch."""
 
 
+def undelivered(reason: str) -> RejectedError:
+    """What who waits for an undelivered message is told, and whoever brings its id again."""
+    return RejectedError(
+        "not_delivered",
+        f"the message was not delivered: {reason or 'not known why'}",
+        remedy="What is sent anew is another message: give it another message_id, or none",
+    )
+
+
 class MessageBook:
     """Lives in one session's actor; not thread-safe.
 
@@ -63,9 +72,7 @@ class MessageBook:
             row = msgspec.structs.replace(row, turn_id=turn_id, state=state)
             self.rows[row.message_id] = changed[row.message_id] = row
 
-    def advance(
-        self, changed: Rows, message_id: MessageId, state: Literal["submitted", "queued", "undelivered"]
-    ) -> None:
+    def advance(self, changed: Rows, message_id: MessageId, state: Literal["submitted", "queued"]) -> None:
         """It has come that far."""
         row = self.rows.get(message_id)
         if row is not None:
@@ -73,13 +80,13 @@ class MessageBook:
 
     def undelivered(self, changed: Rows, message_id: MessageId, reason: str) -> events.Draft:
         """It ends here; the event that says so."""
-        self.advance(changed, message_id, "undelivered")
         row = self.rows.pop(message_id, None)
         if row is not None:
-            self._undelivered[message_id] = row
+            row = msgspec.structs.replace(row, state="undelivered", reason=reason)
+            self._undelivered[message_id] = changed[message_id] = row
             forget_oldest(self._undelivered, UNDELIVERED_KEPT_MAX)
         self._forget(message_id)
-        self.give_up(message_id, RejectedError("not_delivered", f"the message was not delivered: {reason}"))
+        self.give_up(message_id, undelivered(reason))
         return events.Draft(
             body=events.MessageUndelivered(reason=reason), message_id=message_id, once=f"undelivered:{message_id}"
         )

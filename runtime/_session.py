@@ -65,7 +65,8 @@ class Session:
             text: the message.
             deadline_s: after so many seconds the turn is interrupted and settles ``cancelled``, ``kind="deadline"``.
                 None: no limit; a turn has no hidden clock.
-            message_id: the host's own id; the same id again is delivered once.
+            message_id: the host's own id; the same id again is delivered once: it waits for what the first one came
+                to. An id whose message ended undelivered stays so: ``not_delivered``.
             queue: take the message also while a turn is active, instead of refusing it as ``busy``.
 
         Returns: how the turn ended, whatever the status: a failed turn is a value, not an exception.
@@ -89,10 +90,12 @@ class Session:
     def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
         """Submit a message, or an Interrupt, an Answer to a dialog, or a Command of the CLI's own.
 
-        Returns as soon as the message is accepted and committed; what becomes of it is told by events.
+        Returns as soon as the message is accepted and committed; what becomes of it is told by events. The same
+        ``message_id`` again gives the first acknowledgement (``duplicate`` is set) and delivers nothing.
 
         Raises:
-            RejectedError: not accepted; nothing was delivered.
+            RejectedError: not accepted; nothing was delivered. ``not_delivered``: that ``message_id`` was accepted
+                before and ended in ``message_undelivered``.
             JournalError: it could not be committed; nothing was delivered.
         """
         command = _command(what, message_id, deadline_s)

@@ -52,7 +52,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     """One accepted message and how far it has come. ``clock_s``: wall minus monotonic clock at acceptance, by which a
-    later life sees that the wall clock was set back; 0 where it is not known.
+    later life sees that the wall clock was set back; 0 where it is not known. ``reason``: why it is ``undelivered``.
     """
 
     message_id: MessageId
@@ -65,6 +65,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     accepted_seq: int = 0
     deadline_at: float | None = None
     clock_s: float = 0.0
+    reason: str = ""
 
 
 RowState = Literal["accepted", "submitted", "running", "cancelling", "settled"]

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from host_kit import WAIT_S, HeldCommits, away, bodies, completed, completions, kinds
+from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Answer, Command, Interrupt, LastwordError, RejectedError, UsageError, events
 from lastword.transports.providers.memory import MemoryAdapter, Record
@@ -254,6 +254,91 @@ def test_c20_run_with_the_id_of_an_undelivered_message_fails_the_same_way(make, 
         held.release()
         rig.settle()
     cli.finish("one")
+
+
+def _pending(rig, session, _cli):
+    """Nothing more: it waits in the CLI's queue."""
+    return
+
+
+def _joined(rig, session, cli):
+    cli.join()
+    until(lambda: bodies(rig, session, events.MessageJoined), within_s=WAIT_S)
+    return cli
+
+
+def _completed(rig, session, cli):
+    cli.finish("first's answer")
+    until(lambda: cli.turn, within_s=WAIT_S)
+    cli.finish("mine's answer")
+    completed(rig, session, 2)
+
+
+def _joined_and_completed(rig, session, cli):
+    _joined(rig, session, cli).finish("mine's answer")
+    completed(rig, session, 1)
+
+
+def _undelivered(rig, session, cli):
+    cli.drop("removed by the CLI")
+    until(lambda: bodies(rig, session, events.MessageUndelivered), within_s=WAIT_S)
+
+
+@pytest.mark.contract("C20")
+@pytest.mark.parametrize("restart", [False, True], ids=["same_host", "next_host"])
+@pytest.mark.parametrize("run", [False, True], ids=["send", "run"])
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (_pending, "waits"),
+        (_joined, "waits"),
+        (_completed, "answer"),
+        (_joined_and_completed, "answer"),
+        (_undelivered, "not_delivered"),
+    ],
+)
+def test_c20_the_same_id_again_tells_what_became_of_the_first_in_every_state(tmp_path, state, told, run, restart):
+    with Rig(tmp_path, manual=True) as first_life:
+        session = first_life.session()
+        session.send("first")
+        cli = first_life.running(session)
+        first = session.send("mine", message_id="m")
+        assert first.taken == "pending"
+        until(lambda: cli.queue, within_s=WAIT_S)
+        state(first_life, session, cli)
+        if not restart:
+            _check_again(first_life, session, cli, first, told, run=run)
+            return
+        first_life.abandon()
+    with Rig(tmp_path, manual=True, world=first_life.world) as next_life:
+        found = next_life.runtime.session(session_id=session.session_id)
+        _check_again(next_life, found, cli, first, told, run=run)
+
+
+def _check_again(rig, session, cli, first, told, *, run):
+    before = kinds(rig, session).count("message_accepted")
+    if told == "not_delivered":
+        for call in (session.run, session.send):
+            with pytest.raises(RejectedError) as caught:
+                away(call, "mine", message_id="m").result(WAIT_S)
+            assert caught.value.kind == "not_delivered"
+            (event,) = bodies(rig, session, events.MessageUndelivered)
+            assert event.body.reason in caught.value.reason
+            assert caught.value.remedy
+    elif not run:
+        assert session.send("mine", message_id="m") == msgspec.structs.replace(first, duplicate=True)
+    else:
+        again = away(session.run, "mine", message_id="m")
+        if told == "waits":
+            rig.settle()
+            assert not again.done()
+            while not again.done() and cli.turn:
+                cli.finish("mine's answer")
+                rig.settle()
+        assert again.result(WAIT_S).answer == "mine's answer"
+    rig.settle()
+    assert kinds(rig, session).count("message_accepted") == before
+    assert len(prompts(rig, session)) <= 2
 
 
 @pytest.mark.contract("C20")
