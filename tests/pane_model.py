@@ -178,12 +178,13 @@ class PaneModel:
     def open(self) -> None:
         self.do(self.core.opened(self.now))
 
-    def deliver(self, text: str, *, proved_by_record: bool = True) -> None:
+    def deliver(self, text: str, *, proved_by_record: bool = True, uncertain: bool = False) -> None:
         job = core.Job(
             message_id=MessageId(f"m:{text}"),
             typed=typed(text),
             turn_id=TurnId("t1"),
             proved_by_record=proved_by_record,
+            uncertain=uncertain,
         )
         self.jobs[text] = job
         self.delivered.append(text)

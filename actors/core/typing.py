@@ -142,6 +142,7 @@ class PaneCore:
         self._withdraw: set[MessageId] = set()
         self._since = 0.0
         self._absent_since: float | None = None
+        self._absence_proved = False
         self._perhaps_since: float | None = None
         self._drawing = ""
         self._delay = 0.0
@@ -217,6 +218,10 @@ class PaneCore:
     def proved(self, message_id: MessageId, now_s: float) -> list[PaneEffect]:
         """The record shows that the message was submitted."""
         if not self.jobs or self.jobs[0].message_id != message_id:
+            for job in self.jobs:
+                if job.message_id == message_id and job.uncertain:
+                    self.jobs.remove(job)  # an earlier life typed it
+                    break
             return []
         job = self.jobs[0]
         early: list[PaneEffect] = []
@@ -402,10 +407,16 @@ class PaneCore:
                 assert_never(signal)
 
     def _proved_absent(self, *, busy: bool, now_s: float) -> bool:
+        """All that an earlier life may have typed was typed before this one began: what is absent once, with the wait
+        that a record may take, is absent for good. One wait proves it for every text that waits here.
+        """
+        if self._absence_proved:
+            return True
         if busy or self._absent_since is None:
             self._absent_since = None if busy else now_s
             return False
-        return now_s - self._absent_since > RESOLVE_S
+        self._absence_proved = now_s - self._absent_since > RESOLVE_S
+        return self._absence_proved
 
     def _clear(self, draft: str) -> list[PaneEffect]:
         keys = self._rules.clear_draft_keys(draft)

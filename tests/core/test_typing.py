@@ -71,14 +71,18 @@ def call(pane: PaneModel, what: str, number: int, length: float) -> None:
     behaviour=manners(),
     deliveries=st.lists(moments, min_size=1, max_size=4),
     called=calls,
+    uncertain=st.booleans(),
 )
 def test_c24_whatever_the_pane_does_each_text_is_submitted_once_or_proved_not_to_be(
-    behaviour: Manners, deliveries: list[float], called: list[tuple[int, str, int, float]]
+    behaviour: Manners,
+    deliveries: list[float],
+    called: list[tuple[int, str, int, float]],
+    uncertain: bool,
 ) -> None:
     pane = PaneModel(behaviour)
     pane.at(0.0, pane.open)
     for text, when in zip(TEXTS, sorted(deliveries), strict=False):
-        pane.at(when, lambda text=text: pane.deliver(text))  # type: ignore[misc]
+        pane.at(when, lambda text=text: pane.deliver(text, uncertain=uncertain))  # type: ignore[misc]
     for step, what, number, length in called:
         pane.before_step.setdefault(step, []).append(
             lambda what=what, number=number, length=length: call(pane, what, number, length)  # type: ignore[misc]
@@ -149,6 +153,33 @@ def test_the_proof_of_record_moves_on_to_the_next_text_and_only_the_proof_of_the
     assert pane.core.phase is core.Phase.READYING
     pane.run(pane.now + 1.0)
     assert pane.submitted == ["first", "second"]
+
+
+@pytest.mark.contract("C17")
+@pytest.mark.contract("C24")
+def test_c24_one_wait_proves_all_texts_of_an_earlier_life_absent_and_each_is_typed_once_in_order() -> None:
+    pane = PaneModel(Manners(busy_for=0.3))
+    pane.at(0.0, pane.open)
+    for text in TEXTS:
+        pane.at(0.0, lambda text=text: pane.deliver(text, uncertain=True))  # type: ignore[misc]
+    pane.run(core.RESOLVE_S)
+    assert pane.pastes == []
+    pane.run(core.RESOLVE_S + 3.0)
+    assert pane.submitted == pane.pastes == list(TEXTS)
+    pane.run()
+    pane.check()
+
+
+@pytest.mark.contract("C24")
+def test_c24_a_text_of_an_earlier_life_that_the_record_shows_is_not_typed_again_wherever_it_waits() -> None:
+    pane = PaneModel(Manners())
+    pane.at(0.0, pane.open)
+    for text in TEXTS[:3]:
+        pane.at(0.0, lambda text=text: pane.deliver(text, uncertain=True))  # type: ignore[misc]
+    pane.run(1.0)
+    assert pane.core.proved(MessageId("m:second"), pane.now) == []
+    pane.run()
+    assert pane.submitted == pane.pastes == ["first", "third"]
 
 
 def test_a_record_that_is_faster_than_the_report_of_the_key_still_gives_one_submitted() -> None:

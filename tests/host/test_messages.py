@@ -11,6 +11,7 @@ import pytest
 from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Answer, Command, Interrupt, LastwordError, RejectedError, UsageError, events
+from lastword.actors.core import typing
 from lastword.transports.providers.memory import MemoryAdapter, Record
 
 
@@ -369,6 +370,32 @@ def test_c20_the_same_id_in_two_sessions_at_once_is_accepted_by_one_and_hurts_ne
     for session in sessions:
         until(lambda session=session: session.snapshot().state == "idle")
         assert session.run("still fine").status == "completed"
+
+
+# --- what an earlier life left ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("C13")
+@pytest.mark.contract("C17")
+def test_c17_messages_that_were_never_typed_wait_once_for_the_proof_and_not_one_after_the_other(tmp_path, clock):
+    texts = [f"text {number}" for number in range(5)]
+    with Rig(tmp_path, clock=clock) as first_life:
+        session = first_life.session()
+        first_life.ready(session)
+        cli = first_life.cli(session)
+        cli.starting = True
+        for text in texts:
+            session.send(text)
+        first_life.abandon()
+    cli.starting = False
+    with Rig(tmp_path, clock=clock, world=first_life.world) as next_life:
+        began_s = clock.monotonic()
+        while len(completions(next_life, session)) < len(texts):
+            assert clock.monotonic() - began_s < typing.RESOLVE_S + 3.0
+            clock.advance(0.25)
+            next_life.settle()
+        assert clock.monotonic() - began_s > typing.RESOLVE_S
+        assert prompts(next_life, next_life.runtime.session(session_id=session.session_id)) == texts
 
 
 # --- C21: refusals ----------------------------------------------------------------------------------------------------
