@@ -527,7 +527,7 @@ class SessionActor(Actor):
             handle=self.cli.handle,
             cli_version=self.core.cli_version,
             last_completion=self.last_completion,
-            waits_for=self.stalls.wait_of(running) if running is not None and not self.closing else None,
+            waits_for=self.stalls.wait(),
         )
 
 

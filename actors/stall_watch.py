@@ -13,6 +13,7 @@ from lastword.actors.core.facts import CliStatusSeen, TurnClosed
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.outcome import Evidence
 from lastword.actors.core.reconcile import unobserved
+from lastword.actors.core.session import Pending
 from lastword.actors.reconciler import Consult, Consulted, ReconcilerActor
 from lastword.actors.session_commands import CheckStall
 
@@ -155,24 +156,47 @@ class StallWatch:
 
     # --- the diagnosis ------------------------------------------------------------------------------------------------
 
+    def wait(self) -> stall.Wait | None:
+        """What the session waits for now: its running turn, one whose end is not committed yet, a message that has no
+        turn; None where nothing of it is open. One that was asked to end waits for the journal or for nobody.
+        """
+        core = self._session.core
+        if self._session.closing and not self._journal_waits:
+            return None
+        turn_id = core.interrupted_turn() or next(iter(core.open), None)
+        if turn_id is not None:
+            return self.wait_of(turn_id)
+        pending = next(iter(core.pending.values()), None)
+        return self._diagnosed(None, pending) if pending is not None or self._session.closing else None
+
     def wait_of(self, turn_id: TurnId) -> stall.Wait:
         """What that open turn waits for now."""
+        pending = next((each for each in self._session.core.pending.values() if each.turn_id == turn_id), None)
+        return self._diagnosed(turn_id, pending)
+
+    @property
+    def _journal_waits(self) -> bool:
+        return self._session.record.failing or self._session.deps.reader.failing
+
+    def _diagnosed(self, turn_id: TurnId | None, pending: Pending | None) -> stall.Wait:
         session = self._session
-        native = session.core.open.get(turn_id, "")
-        pending = next((each for each in session.core.pending.values() if each.turn_id == turn_id), None)
-        open_turn, dialog = session.turns.get(turn_id), session.cli.dialog
+        native = session.core.open.get(turn_id, "") if turn_id is not None else ""
+        open_turn = session.turns.get(turn_id) if turn_id is not None else None
+        accepted_at = pending.accepted_at if pending is not None else None
+        dialog = session.cli.dialog
         return stall.diagnose(
             stall.View(
                 provider=session.record.row.provider,
                 stage=pending.stage if pending is not None else "",
                 held=session.cli.held,
                 dialog=(dialog.kind, dialog.question) if dialog is not None else None,
-                journal_waits=session.record.failing or session.deps.reader.failing,
+                journal_waits=self._journal_waits,
+                settling=turn_id is not None and session.core.settling(turn_id),
                 cli=session.cli.state,
                 ending=session.cli.ending,
                 status=self._status,
                 track=self._tracks.get(native, stall.Track()),
-                since=open_turn.turn.accepted_at if open_turn is not None else None,
+                since=open_turn.turn.accepted_at if open_turn is not None else accepted_at,
             )
         )
 

@@ -42,7 +42,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         turn_id: the turn that runs or is being delivered, or None.
         waiting: messages accepted and not bound to a turn yet.
         seq: the session's last event known here.
-        waits_for: what the open turn waits for now (C42), None where none is open.
+        waits_for: what the open turn waits for now (C42), one whose end is not committed yet, or a message that has no
+            turn yet; None where nothing is open. Once it is ``closed``, only the journal, where that cannot be written.
     """
 
     session_id: SessionId

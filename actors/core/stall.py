@@ -104,7 +104,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         stage: of its message while it is not bound: ``waiting``, ``typing``, ``submitted``, ``queued``; else "".
         held: why delivery waits for a person: a phrase, or "".
         dialog: kind and question of an open dialog, or None.
-        journal_waits: whether something is not committed yet.
+        journal_waits: whether the journal could not take something.
+        settling: the turn was told its end, and its completion is not committed yet.
         cli: ``starting``, ``idle`` (alive and past its start) or ``gone``.
         ending: the CLI is gone and its record is not read to the end yet.
         since: when the turn was accepted, Unix seconds.
@@ -115,6 +116,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     held: str = ""
     dialog: tuple[str, str] | None = None
     journal_waits: bool = False
+    settling: bool = False
     cli: str = "idle"
     ending: bool = False
     status: CliStatusSeen | None = None
@@ -130,6 +132,8 @@ def diagnose(view: View) -> Wait:
     heard_at = evidence.native_at if evidence is not None and evidence.native_at is not None else view.bound_at
     if view.journal_waits:
         return Wait(kind="journal", what="the journal to be writable", since=view.since)
+    if view.settling:
+        return Wait(kind="journal", what="the journal to take the completion", since=heard_at)
     if view.dialog is not None:
         kind, question = view.dialog
         return Wait(kind="person", what=f"a person: a {kind} dialog is open: {shown(question)}", evidence=evidence)

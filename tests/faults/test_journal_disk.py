@@ -64,6 +64,9 @@ def test_c02_turns_that_run_while_the_disk_is_full_complete_once_there_is_space(
         busy_s = time.process_time()
         time.sleep(DOWN_S)
         busy_s = time.process_time() - busy_s
+        for session in sessions:
+            seen = session.snapshot()
+            assert (seen.state, seen.waits_for and seen.waits_for.kind) == ("busy", "journal")
         tries = rig.dead_letters().counts()["held_journal_full"]
         assert not any(future.done() for future in waiting)
         assert [rig.events(session)[-1].seq for session in sessions] == before, "half a turn was told"
@@ -118,7 +121,11 @@ def test_c17_a_host_that_ends_while_the_disk_is_full_says_so_and_the_next_one_se
         cli.finish(LONG)
         until(lambda: first.dead_letters().counts().get("held_journal_full"), within_s=WAIT_S)
         began = time.monotonic()
-        report = first.runtime.close(grace_s=0.2)
+        closing = away(first.runtime.close, grace_s=0.2)
+        seen = until(lambda: (now := session.snapshot()).state == "closed" and now, within_s=WAIT_S)
+        assert seen.waits_for is not None
+        assert seen.waits_for.kind == "journal"
+        report = closing.result(WAIT_S)
         assert time.monotonic() - began < 12.0
         assert report.sessions_left == (session.session_id,)
         assert report.commits_left > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from host_kit import WAIT_S, Rig, away, bodies, completions, kinds
+from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Interrupt, events
 from lastword.actors import reconciler
@@ -235,6 +235,28 @@ def test_c42_each_wait_is_named_tool_model_retry_dialog_queue(make, clock):
     cli.finish("x")
     waiting.result(WAIT_S)
     assert session.snapshot().waits_for is None
+
+
+@pytest.mark.contract("C42")
+def test_c42_a_busy_session_names_its_wait_also_where_only_a_message_is_open_or_a_commit(make, clock, monkeypatch):
+    rig = make(manual=True, clock=clock)
+    session = rig.session()
+    session.send("first")
+    cli = rig.running(session)
+    session.send("second")
+    until(lambda: "message_queued" in kinds(rig, session), within_s=WAIT_S)
+    cli.queue.clear()  # the record says that it has it, and nothing starts
+    held = HeldCommits(monkeypatch, lambda batch: batch.completion is not None)
+    cli.finish("one")
+    held.wait()
+    seen = session.snapshot()
+    assert (seen.state, seen.turn_id, seen.waits_for.kind) == ("busy", None, "journal")
+    held.release()
+    completed(rig, session)
+    rig.settle()
+    seen = session.snapshot()
+    assert (seen.state, seen.turn_id, seen.waits_for.kind) == ("busy", None, "queue")
+    assert seen.waits_for.since is not None
 
 
 @pytest.mark.contract("C42")
