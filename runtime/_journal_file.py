@@ -1,31 +1,28 @@
 """The journal's file: its folder, its lock, its permissions, its schema version. Knows nothing of what is in the rows.
 
-One host per state folder: the writer holds an flock on ``journal.lock``. Readers of other processes take no lock and
-write nothing. All failures are :class:`JournalError` with a kind and a remedy.
+One host per state folder: the writer holds its lock (:mod:`lastword.runtime._host_lock`). Readers of other processes
+take no lock and write nothing. All failures are :class:`JournalError` with a kind and a remedy.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import stat
-import time
-import weakref
 from importlib import resources
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from lastword.actors.core.errors import JournalError
+from lastword.runtime._host_lock import LOCK_NAME, HostLock
 from lastword.runtime._migrations import SCHEMA_VERSION, steps_from
 
 Durability = Literal["power", "process"]
 """What a commit survives: ``power``: a power cut; ``process``: the death of this process, but no power cut."""
 
 FILE_NAME: Final = "journal.db"
-LOCK_NAME: Final = "journal.lock"
 APPLICATION_ID: Final = 0x6C617374
 """Stands in the file's header, so that another program's SQLite file is never taken for a journal."""
 
@@ -37,10 +34,6 @@ CHECKPOINT_PAGES: Final = 4000
 
 WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 """A write-ahead log that grew larger (a long reader held it up) is cut back to this."""
-
-HOLDER_TRIES: Final = 5
-HOLDER_PAUSE_S: Final = 0.01
-"""The holder writes its pid just after it took the lock; that long do we look for it."""
 
 _CANNOT_WRITE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -113,13 +106,12 @@ class JournalFile:
         self.path = folder / FILE_NAME
         self.durability: Durability = durability
         self.readonly = readonly
-        self._lock_fd: int | None = None
+        self._lock: HostLock | None = None
         if readonly:
             self._check_readable()
             return
         self._make_folder()
-        self._lock_fd = self._take_lock()
-        _HOLDERS.add(self)
+        self._lock = self._take_lock()
         try:
             self._make_file()
             self._bring_up_to_date()
@@ -153,17 +145,8 @@ class JournalFile:
 
     def release(self) -> None:
         """Give the folder free for another host. Idempotent."""
-        if self._lock_fd is not None:
-            fd, self._lock_fd = self._lock_fd, None
-            with contextlib.suppress(OSError):
-                os.ftruncate(fd, 0)
-            os.close(fd)
-
-    def forget_in_fork(self) -> None:
-        """In a forked child: the lock is the host's alone, and must end with it however long the child lives."""
-        if self._lock_fd is not None:
-            fd, self._lock_fd = self._lock_fd, None
-            os.close(fd)
+        if self._lock is not None:
+            self._lock.release()
 
     # --- the file under our hands ---------------------------------------------------------------------------------
 
@@ -174,19 +157,16 @@ class JournalFile:
         return tuple(_identity(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm"))
 
     def keep_lock(self) -> None:
-        """Take the lock again where its file was deleted: by path another host could else come in beside us.
+        """Take the lock again where its file was deleted, or the folder replaced.
 
         Raises:
-            JournalError: ``journal_locked``: it has, and is the host of this folder now.
+            JournalError: ``journal_locked``: another host is there by now.
         """
-        if self._lock_fd is None:
-            raise JournalError(
-                "journal_locked", f"this process does not hold {self.folder}: it was forked from its host"
-            )
-        facts = os.fstat(self._lock_fd)
-        if _identity(str(self.folder / LOCK_NAME)) != (facts.st_dev, facts.st_ino):
-            fd, self._lock_fd = self._lock_fd, self._take_lock()
-            os.close(fd)
+        assert self._lock is not None
+        try:
+            self._lock.keep()
+        except OSError as error:
+            raise unwritable(self.folder, error.strerror or type(error).__name__) from error
 
     def restore(self, db: sqlite3.Connection, known: Identity) -> None:
         """A file of the journal was deleted under us: put back all that the open connection holds. ``known``: what
@@ -269,30 +249,11 @@ class JournalFile:
                 remedy="Take that right away (chmod 700), or choose a state folder of your own.",
             )
 
-    def _take_lock(self) -> int:
-        path = self.folder / LOCK_NAME
+    def _take_lock(self) -> HostLock:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return HostLock(self.folder)
         except OSError as error:
-            raise unwritable(path, error.strerror or type(error).__name__) from error
-        try:
-            os.fchmod(fd, 0o600)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        except BlockingIOError as error:
-            holder = _holder(fd)
-            os.close(fd)
-            who = "another process" if holder is None else f"process {holder}"
-            raise JournalError(
-                "journal_locked",
-                f"the state folder {self.folder} is in use by {who}",
-                remedy="Use that host, stop it, or choose another state folder.",
-            ) from error
-        except OSError as error:
-            os.close(fd)
-            raise unwritable(path, error.strerror or type(error).__name__) from error
-        return fd
+            raise unwritable(self.folder / LOCK_NAME, error.strerror or type(error).__name__) from error
 
     def _make_file(self) -> None:
         try:
@@ -378,15 +339,6 @@ class JournalFile:
 
 
 Identity: TypeAlias = tuple[tuple[int, int] | None, ...]
-_HOLDERS: Final[weakref.WeakSet[JournalFile]] = weakref.WeakSet()
-
-
-def _forget_in_fork() -> None:
-    for file in list(_HOLDERS):
-        file.forget_in_fork()
-
-
-os.register_at_fork(after_in_child=_forget_in_fork)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -397,24 +349,3 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError as error:
         raise unwritable(Path(path), error.strerror or type(error).__name__) from error
     return facts.st_dev, facts.st_ino
-
-
-def _holder(fd: int) -> int | None:
-    """Who holds the lock, as far as it says so in the file; None where it does not."""
-    for attempt in range(HOLDER_TRIES):
-        if attempt:
-            time.sleep(HOLDER_PAUSE_S)
-        text = os.pread(fd, 32, 0).strip()
-        if text.isdigit() and _lives(int(text)):
-            return int(text)
-    return None
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
