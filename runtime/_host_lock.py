@@ -73,8 +73,8 @@ class HostLock:
         self.forget()
 
     def forget(self) -> None:
-        """Close what is open of it, as a forked child does: the locks are the host's alone, and end with it however long
-        the child lives.
+        """Close what is open of it, as a forked child does: the locks are the host's alone, and end with it however
+        long the child lives.
         """
         for fd in (self._file_fd, self._folder_fd):
             if fd is not None:

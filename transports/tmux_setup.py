@@ -24,6 +24,7 @@ _SERVER_OPTIONS = {
     "exit-empty": "off",
     "exit-unattached": "off",
     "escape-time": "0",
+    "message-limit": "0",  # its log of commands would keep every text that is pasted
     "set-clipboard": "off",  # a CLI must not reach the person's clipboard
 }
 _SESSION_OPTIONS = {

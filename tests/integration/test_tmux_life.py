@@ -502,11 +502,14 @@ def test_c61_stop_leaves_no_process_thread_socket_or_descriptor(tmp_path):
 
 
 @pytest.mark.contract("C17")
-def test_c17_a_detached_server_is_found_again_with_its_panes_and_no_text_in_its_buffers(tmp_path):
+@pytest.mark.contract("C62")
+def test_c17_a_detached_server_is_found_again_with_its_panes_and_no_text_in_its_buffers_and_messages(tmp_path):
     first = TmuxServer(f"lwd-{os.getpid()}", tmpdir=tmp_path)
     first.start()
     echo = Echo(first, tmp_path, "stays")
+    assert first.control.call(b"set-option -s message-limit 1000", 5).ok  # as an older version of us left it
     assert first.control.call(b"set-buffer -b left -- secret", 5).ok
+    assert "secret" in first.control.call(b"show-messages", 5).text
     first.detach()
     second = TmuxServer(f"lwd-{os.getpid()}", tmpdir=tmp_path)
     try:
@@ -520,6 +523,8 @@ def test_c17_a_detached_server_is_found_again_with_its_panes_and_no_text_in_its_
         assert answer(pane.paste, b"hello again") is None
         assert echo.take(b"\x1b[200~hello again\x1b[201~") == b"\x1b[200~hello again\x1b[201~"
         assert second.control.call(b"list-buffers", 5).lines == ()
+        messages = second.control.call(b"show-messages", 5).text
+        assert not any(word in messages for word in ("secret", "hello"))
     finally:
         second.stop(0.1)
     assert not echo.pane.process.is_alive()

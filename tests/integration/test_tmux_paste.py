@@ -109,6 +109,14 @@ def test_c24_what_could_break_out_of_the_paste_is_refused_and_nothing_sent(echo,
 
 
 @pytest.mark.contract("C62")
+def test_c62_a_paste_leaves_no_text_in_tmux(server, echo):
+    assert answer(echo.pane.paste, b"a secret prompt") is None
+    echo.take(OPEN + b"a secret prompt" + CLOSE)
+    assert server.control.call(b"list-buffers", 5).lines == ()
+    assert "secret" not in server.control.call(b"show-messages", 5).text
+
+
+@pytest.mark.contract("C62")
 def test_c62_a_failed_paste_leaves_no_text_in_tmux(server):
     nobody = server.adopt("%99999", 1, 1, "nobody")
     error = answer(nobody.paste, b"a secret prompt")
@@ -116,3 +124,4 @@ def test_c62_a_failed_paste_leaves_no_text_in_tmux(server):
     assert isinstance(error, TransportError)
     assert "secret" not in str(error)
     assert server.control.call(b"list-buffers", 5).lines == ()
+    assert "secret" not in server.control.call(b"show-messages", 5).text

@@ -74,10 +74,11 @@ def test_c62_nothing_reachable_tells_a_text_or_a_secret_while_a_turn_runs_and_af
     with opened(kit) as runtime:
         session = runtime.session("claude-code", cwd=kit.cwd)
         ack = session.send(f"{PROMPT} [[sleep:0.6]][[say:{ANSWER}]]")
-        until(lambda: session.snapshot().turn_id == ack.turn_id and session.snapshot().waits_for, within_s=WAIT_S)
+        until(lambda: (wait := session.snapshot().waits_for) and wait.kind == "model", within_s=WAIT_S)  # it is typed
         reachable = {
             "titles": titles(kit.root),
             "buffers": tmux(kit, "list-buffers"),
+            "tmux's messages": tmux(kit, "show-messages"),
             "tmux's own environment": tmux(kit, "show-environment", "-g"),
             "panes": tmux(kit, "list-panes", "-a", "-F", "#{pane_title} #{pane_start_command} #{window_name}"),
             "files": files(state),
