@@ -15,7 +15,7 @@ from lastword.actors.core import events
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import Refused, TypedText
 from lastword.actors.core.delivery import Delivery
-from lastword.actors.core.errors import JournalError, LastwordError, RejectedError
+from lastword.actors.core.errors import JournalError, LastwordError, RejectedError, UsageError
 from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_message
 from lastword.actors.core.ports import MessageRow, TurnRow
 from lastword.actors.journal import CommitFailed, Committed
@@ -164,7 +164,7 @@ class Admission:
     def _give_existing(self, submit: Submit, row: MessageRow) -> None:
         session = self._session
         if row.session_id != session.record.row.session_id:
-            self._refuse(submit, RejectedError("usage", "that message_id belongs to another session"))
+            self._refuse(submit, UsageError("usage", "that message_id belongs to another session"))
             return
         known = session.book.known(row)
         if known.state == "undelivered":

@@ -10,7 +10,7 @@ from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import TypedText
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
-from lastword.actors.core.errors import LastwordError, RejectedError
+from lastword.actors.core.errors import LastwordError, RejectedError, UsageError
 from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_message
 from lastword.actors.replies import fail, resolve
 from lastword.actors.session_commands import Control
@@ -93,7 +93,7 @@ class Controls:
             return
         if answer.option < 1 or (dialog.options and answer.option > len(dialog.options)):
             reason = f"the dialog has {len(dialog.options)} options, counted from 1"
-            fail(control.reply, RejectedError("usage", reason))
+            fail(control.reply, UsageError("usage", reason))
             return
         token = self._token()
         self._waiting[token] = control.reply
@@ -108,7 +108,12 @@ class Controls:
         needed = {"/clear": "clear", "/compact": "compact"}.get(words[0] if words else "")
         if needed is None or needed not in session.deps.adapter.capabilities:
             reason = "that is not a command that this provider declares"  # not quoted: it may be a prompt
-            fail(control.reply, RejectedError("unsupported_capability", reason, provider=provider))
+            fail(control.reply, UsageError("unsupported_capability", reason, provider=provider))
+            return
+        if session.cli.dialog is not None:
+            reason = "a dialog is open: nothing is typed into it"
+            remedy = "Answer it, or have it answered in the pane"
+            fail(control.reply, RejectedError("dialog_open", reason, remedy=remedy, provider=provider))
             return
         if not session.core.idle:
             fail(control.reply, RejectedError("busy", "a turn is being delivered or is active"))

@@ -201,7 +201,7 @@ class GroupCommitter:
         if isinstance(results, JournalError):
             self._trouble = results
             for commit in commits:
-                if commit.keep and results.kind != "runtime_closed":
+                if commit.keep and results.kind != "journal_closed":
                     self._hold(commit)
                 else:
                     self._answer(commit, results)

@@ -15,7 +15,7 @@ from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing_effects as reports
 from lastword.actors.core.adapter import LaunchRequest, SourceSpec, TypedText, cli_names_itself
-from lastword.actors.core.errors import RejectedError
+from lastword.actors.core.errors import ProviderError, RejectedError
 from lastword.actors.core.facts import EndpointGoneHint, FileChangedHint
 from lastword.actors.core.ids import MessageId
 from lastword.actors.core.ports import Cursor
@@ -363,7 +363,7 @@ class Cli:
         for pending in list(session.core.pending.values()):
             if pending.message_id in session.book.deliverable:  # one whose commit is on its way has no turn to tell yet
                 session.apply(session.core.undeliverable(pending.message_id, "launch_failed", reason))
-        session.controls.fail_all(RejectedError("launch_failed", reason, provider=session.record.row.provider))
+        session.controls.fail_all(ProviderError("launch_failed", reason, provider=session.record.row.provider))
 
     def _report(self, report: TalkReport, at: float) -> None:
         session = self._session

@@ -19,7 +19,7 @@ import msgspec
 
 from lastword.actors.core import typing_effects as reports
 from lastword.actors.core.adapter import LaunchRequest, StructuredAdapter, cli_names_itself
-from lastword.actors.core.errors import LastwordError
+from lastword.actors.core.errors import LastwordError, RejectedError
 from lastword.actors.core.talk import GiveUp, Named, Remind, Talk, TalkEffect, TalkReport, Write
 from lastword.actors.core.transcript import LineFramer
 from lastword.actors.core.typing_effects import Report
@@ -420,7 +420,7 @@ class StdioActor(Actor):
             try:
                 self._transport.keep(self._name, write.data)
             except LastwordError as error:
-                self._written(number, NotWritten(LastwordError("overloaded", error.reason)))
+                self._written(number, NotWritten(RejectedError("overloaded", error.reason)))
                 return
         endpoint.write(write.data, lambda result: ref.tell(_WriteDone(number, result, epoch)))
 

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -24,7 +24,6 @@ from lastword.actors.core.delivery import Answer, Delivery, Interrupt
 from lastword.actors.core.errors import (
     ActorError,
     JournalError,
-    Kind,
     LastwordError,
     ProviderError,
     RejectedError,
@@ -291,8 +290,9 @@ def _failure(error: LastwordError) -> Response:
 
 
 def _raised(failure: Failure) -> LastwordError:
-    cls = _ERRORS.get(failure.type, ActorError)
-    return cls(cast("Kind", failure.kind), failure.reason, remedy=failure.remedy, provider=failure.provider)
+    cls: Any = _ERRORS.get(failure.type, ActorError)
+    error: LastwordError = cls(failure.kind, failure.reason, remedy=failure.remedy, provider=failure.provider)
+    return error
 
 
 class _TooLongError(Exception):

@@ -17,6 +17,7 @@ will go through the channel as well, in a bounded queue of their own beside the 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 import weakref
@@ -27,10 +28,11 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Final, Self, TypeVar
 
-from lastword.actors.core.errors import JournalError
+from lastword.actors.core.errors import JournalError, UsageError
 from lastword.actors.core.events import Event, SessionClosed
 from lastword.actors.core.ids import SessionId
 from lastword.actors.core.ports import Journal
+from lastword.runtime._home import check_home
 
 RING_EVENTS_MAX: Final = 128
 """Events of a followed session that are kept in memory for those who are nearly caught up."""
@@ -103,6 +105,11 @@ class Hub:
         self._forgotten: deque[SessionId] = deque()  # sessions of subscriptions that were garbage-collected
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
+        self._pid = os.getpid()
+
+    def check_home(self) -> None:
+        """Refuse to serve a process that was forked off this one: nobody would ever wake it."""
+        check_home(self._pid)
 
     def publish(self, events: Sequence[Event]) -> None:
         """Make committed events known, in the order committed. Never blocks on a subscriber, never raises for one."""
@@ -126,8 +133,10 @@ class Hub:
         It ends after the session's ``session_closed`` event, or when the hub closes.
 
         Raises:
-            JournalError: the journal cannot be read; ``runtime_closed`` where the hub is closed.
+            JournalError: the journal cannot be read.
+            UsageError: ``runtime_closed``: the hub is closed.
         """
+        self.check_home()
         tap = Subscription(self, session_id, after)
         self._attach(tap)
         return tap
@@ -137,6 +146,7 @@ class Hub:
 
         Reads the journal on threads of the hub, never on the loop; cancelling the task that waits loses no event.
         """
+        self.check_home()
         tap = AsyncSubscription(self, session_id, after, asyncio.get_running_loop())
         self._attach(tap, look=False)
         return tap
@@ -165,7 +175,7 @@ class Hub:
         self._sweep()
         with self._channels_lock:
             if self._closed:
-                raise JournalError("runtime_closed", "the runtime is closed")
+                raise UsageError("runtime_closed", "the runtime is closed")
             channel = self._channels.get(tap.session_id)
             if channel is None:
                 channel = self._channels[tap.session_id] = _Channel(tap.session_id)
@@ -202,7 +212,7 @@ class Hub:
     def _executor(self) -> ThreadPoolExecutor:
         with self._channels_lock:
             if self._closed:
-                raise JournalError("runtime_closed", "the runtime is closed")
+                raise JournalError("journal_closed", "the runtime is closed")
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(ASYNC_READERS_MAX, thread_name_prefix="lastword-hub")
             return self._pool
@@ -311,6 +321,7 @@ class Subscription(_Tap):
         Raises:
             JournalError: the journal cannot be read. The place is kept: call again to try again.
         """
+        self._hub.check_home()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             self._woken.clear()  # before looking: what comes after the look sets it again
@@ -336,7 +347,7 @@ class Subscription(_Tap):
                     self.look()
                     self._checked = False
             except JournalError as error:
-                if error.kind != "runtime_closed":
+                if error.kind != "journal_closed":
                     raise
                 self._finish()
 
@@ -393,6 +404,7 @@ class AsyncSubscription(_Tap):
         Raises:
             JournalError: the journal cannot be read. The place is kept: call again to try again.
         """
+        self._hub.check_home()
         deadline = None if timeout_s is None else self._loop.time() + timeout_s
         while True:
             self._woken.clear()
@@ -424,7 +436,7 @@ class AsyncSubscription(_Tap):
                     if left == bound:
                         self._looked = self._checked = False
             except JournalError as error:
-                if error.kind != "runtime_closed":
+                if error.kind != "journal_closed":
                     raise
                 self._finish()
 
@@ -438,7 +450,7 @@ class AsyncSubscription(_Tap):
         try:
             future = self._loop.run_in_executor(executor, call)
         except RuntimeError as error:  # shut down between the two lines
-            raise JournalError("runtime_closed", "the runtime is closed") from error
+            raise JournalError("journal_closed", "the runtime is closed") from error
         return await future
 
     def __aiter__(self) -> AsyncIterator[Event]:

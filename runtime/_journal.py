@@ -556,4 +556,4 @@ def _refused(batch: Batch, error: Exception) -> JournalError:
 
 
 def _closed_error(path: Path) -> JournalError:
-    return JournalError("runtime_closed", f"the journal {path} is closed")
+    return JournalError("journal_closed", f"the journal {path} is closed")

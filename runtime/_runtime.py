@@ -13,14 +13,14 @@ from concurrent.futures import Future
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, assert_never, get_args
+from typing import Literal, Self, TypeVar, assert_never, get_args
 
 import msgspec
 
 from lastword.actors.core import events
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
-from lastword.actors.core.errors import LastwordError, ProviderError, UsageError
+from lastword.actors.core.errors import JournalError, LastwordError, ProviderError, UsageError
 from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_session
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.policy import DialogPolicy
@@ -38,11 +38,14 @@ from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
 from lastword.runtime._door import Door
 from lastword.runtime._edge import Edge, Survivor, left_behind, open_edge
+from lastword.runtime._home import check_home
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
 from lastword.runtime._policy import PolicyDesk, check_policy
 from lastword.runtime._session import AsyncSession, Session
 from lastword.transports.providers import ADAPTERS
+
+_T = TypeVar("_T")
 
 COMMIT_S = 30.0
 STOP_S = 10.0
@@ -267,12 +270,13 @@ class Runtime:
 
         Raises:
             UsageError: ``unknown_provider``, ``unsupported_capability`` (not over that transport), ``unknown_session``,
-                ``cwd_unusable``, ``runtime_closed``.
+                ``cwd_unusable``, ``runtime_closed``, ``forked`` (as every call in a process that was forked off).
             ProviderError: ``provider_unavailable``, ``unsupported_cli_version``.
             TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
             RejectedError: ``session_closed`` for a known one that was closed.
             JournalError: it could not be committed.
         """
+        self._check_here()
         self._check_open()
         if session_id is not None:
             return self._find(SessionId(session_id))
@@ -330,11 +334,13 @@ class Runtime:
 
     def sessions(self) -> list[SessionRow]:
         """All sessions on record, oldest first."""
-        return self._journal.sessions()
+        self._check_here()
+        return self._read(self._journal.sessions)
 
     def completion(self, turn_id: str) -> Completion | None:
         """The completion of a turn, if it is settled."""
-        return self._journal.completion(TurnId(turn_id))
+        self._check_here()
+        return self._read(lambda: self._journal.completion(TurnId(turn_id)))
 
     def close(self, *, grace_s: float = 2.0) -> CloseReport:
         """End every CLI and every actor; running turns settle ``cancelled``. Sessions stay on record. Idempotent.
@@ -386,6 +392,17 @@ class Runtime:
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("runtime_closed", "the runtime is closed")
+
+    def _check_here(self) -> None:
+        check_home(self._pid)
+
+    def _read(self, read: Callable[[], _T]) -> _T:
+        try:
+            return read()
+        except JournalError as error:
+            if error.kind != "journal_closed":
+                raise
+            raise UsageError("runtime_closed", "the runtime is closed") from error
 
     def _forget(self, session: Session) -> None:
         """It is closed for ever: the journal alone knows it from here on; a host that runs for months keeps nothing."""
@@ -543,6 +560,9 @@ class Runtime:
 
     def _recorded_snapshot(self, session_id: SessionId) -> Snapshot:
         """A session without an actor here, as the journal has it."""
+        return self._read(lambda: self._snapshot_on_record(session_id))
+
+    def _snapshot_on_record(self, session_id: SessionId) -> Snapshot:
         row = self._journal.session(session_id)
         if row is None:
             raise UsageError("unknown_session", f"no session {session_id!r} is on record")
@@ -653,6 +673,7 @@ class AsyncRuntime:
 
     async def session(self, provider: str | None = None, **options: object) -> AsyncSession:
         """As :meth:`Runtime.session`."""
+        self._runtime._check_here()  # noqa: SLF001
         session = await asyncio.to_thread(lambda: self._runtime.session(provider, **options))  # type: ignore[arg-type]
         return AsyncSession(session)
 
@@ -666,14 +687,18 @@ class AsyncRuntime:
 
     async def sessions(self) -> list[SessionRow]:
         """As :meth:`Runtime.sessions`."""
+        self._runtime._check_here()  # noqa: SLF001
         return await asyncio.to_thread(self._runtime.sessions)
 
     async def completion(self, turn_id: str) -> Completion | None:
         """As :meth:`Runtime.completion`."""
+        self._runtime._check_here()  # noqa: SLF001
         return await asyncio.to_thread(self._runtime.completion, turn_id)
 
     async def close(self, *, grace_s: float = 2.0) -> CloseReport:
         """As :meth:`Runtime.close`."""
+        if os.getpid() != self._runtime._pid:  # noqa: SLF001
+            return CloseReport()  # no thread of the pool came along
         return await asyncio.to_thread(lambda: self._runtime.close(grace_s=grace_s))
 
     async def __aenter__(self) -> Self:

@@ -36,7 +36,8 @@ _T = TypeVar("_T")
 
 
 class Session:
-    """One durable conversation with one provider. Every method is safe from any thread.
+    """One durable conversation with one provider. Every method is safe from any thread of the process that opened the
+    runtime; in one that was forked off it each raises ``UsageError`` ``forked``.
 
     Made by :meth:`lastword.Runtime.session`.
     """
@@ -113,8 +114,9 @@ class Session:
         """What the session is now.
 
         Raises:
-            ActorError: it did not answer within :data:`SNAPSHOT_S`.
+            ActorError: ``actor_timeout``: it did not answer within :data:`SNAPSHOT_S`.
         """
+        self._runtime._check_here()  # noqa: SLF001
         if self._ref is None or not self._ref.is_alive():
             return self._runtime._recorded_snapshot(self._session_id)  # noqa: SLF001
         try:
@@ -131,6 +133,7 @@ class Session:
         Args:
             grace_s: between the gentle and the hard end of the CLI's process group.
         """
+        self._runtime._check_here()  # noqa: SLF001
         self._close(grace_s, forever=True)
 
     # --- inside -------------------------------------------------------------------------------------------------
@@ -156,6 +159,7 @@ class Session:
                 raise
 
     def _tell(self, command: Submit | Control, reply: Future[Delivery]) -> None:
+        self._runtime._check_here()  # noqa: SLF001
         try:
             told = self._ref is not None and self._ref.try_tell(command)
         except LastwordError as error:
@@ -233,10 +237,12 @@ class AsyncSession:
 
     async def snapshot(self) -> Snapshot:
         """As :meth:`Session.snapshot`."""
+        self._session._runtime._check_here()  # noqa: SLF001
         return await asyncio.to_thread(self._session.snapshot)
 
     async def close(self, *, grace_s: float = 2.0) -> None:
         """As :meth:`Session.close`."""
+        self._session._runtime._check_here()  # noqa: SLF001
         await asyncio.to_thread(self._session.close, grace_s=grace_s)
 
     async def _wait(self, future: Future[_T], bound_s: float | None = None) -> _T:

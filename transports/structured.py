@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lastword.actors.core.delivery import TransportName
-from lastword.actors.core.errors import LastwordError, TransportError
+from lastword.actors.core.errors import LastwordError, ProviderError, RejectedError, TransportError
 from lastword.actors.core.ids import SessionId
 from lastword.actors.core.world import NotWritten, PerhapsWritten, StdioEndpoint, WriteResult, Written
 from lastword.transports._guard import guarded
@@ -89,12 +89,12 @@ class Child:
             return
         self.flush()
 
-    def _refusal(self, more: int) -> TransportError | None:
+    def _refusal(self, more: int) -> LastwordError | None:
         if self._stdin < 0:
             return TransportError("transport_failed", "its stdin is closed", endpoint=str(self.pid))
         if self._queued_bytes + more > STDIN_BYTES_MAX:
             reason = f"more than {STDIN_BYTES_MAX} bytes wait for it to read its stdin"
-            return TransportError("overloaded", reason, endpoint=str(self.pid))
+            return RejectedError("overloaded", reason)
         return None
 
     def flush(self) -> None:
@@ -300,7 +300,7 @@ class Children:
                 result: StdioEndpoint | LastwordError = self._start(name, argv, cwd, env)
             except (OSError, ValueError) as error:
                 reason = f"{argv[0]} could not be started: {getattr(error, 'strerror', None) or error}"
-                result = TransportError("launch_failed", reason)
+                result = ProviderError("launch_failed", reason)
             guarded(on_opened, result)
 
         with self._lock:

@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from lastword.actors.core.delivery import TransportName
-from lastword.actors.core.errors import LastwordError, TransportError, TransportTimeoutError
+from lastword.actors.core.errors import LastwordError, ProviderError, TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import Endpoint
 from lastword.transports._guard import guarded
 from lastword.transports.process import (
@@ -117,7 +117,7 @@ class TmuxServer:
         on_gone: Callable[[], None] | None = None,
     ) -> None:
         if not _NAME.fullmatch(socket_name):
-            raise TransportError("usage", f"not a socket name: {socket_name!r}")
+            raise UsageError("usage", f"not a socket name: {socket_name!r}")
         base = dict(os.environ if env is None else env)
         self._env = {key: value for key, value in base.items() if key not in {"TMUX", "TMUX_PANE"}}
         folder = tmpdir if tmpdir is not None else Path(self._env.get("TMUX_TMPDIR") or "/tmp")  # noqa: S108
@@ -334,7 +334,7 @@ class TmuxServer:
         env: Mapping[str, str],
         width: int = 200,
         height: int = 50,
-        on_opened: Callable[[PaneHandle | TransportError], None],
+        on_opened: Callable[[PaneHandle | LastwordError], None],
     ) -> None:
         """Start a program in a new pane; tmux executes ``argv`` itself, so the pane's pid is the program's.
 
@@ -346,8 +346,7 @@ class TmuxServer:
         try:
             command = self._new_session(name, argv, cwd=cwd, env=env, size=(width, height))
         except LastwordError as error:
-            refusal = error if isinstance(error, TransportError) else TransportError(error.kind, error.reason)
-            guarded(on_opened, refusal)
+            guarded(on_opened, error)
             return
 
         def opened(reply: Reply) -> None:
@@ -368,15 +367,15 @@ class TmuxServer:
         self, name: str, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], size: tuple[int, int]
     ) -> bytes:
         if not _NAME.fullmatch(name) or name == HUB:
-            raise TransportError("usage", f"not a pane name: {name!r}")
+            raise UsageError("usage", f"not a pane name: {name!r}")
         if not argv or not argv[0] or any(not key or "=" in key for key in env):
-            raise TransportError("usage", "a program needs a name, and so does a variable")
+            raise UsageError("usage", "a program needs a name, and so does a variable")
         if not (Path(cwd).is_absolute() and Path(cwd).is_dir() and os.access(cwd, os.X_OK)):
-            raise TransportError("cwd_unusable", f"not a folder to work in: {cwd}", endpoint=name)
+            raise UsageError("cwd_unusable", f"not a folder to work in: {cwd}")
         path = {**self._env, **env}.get("PATH", os.defpath)
         program = argv[0] if os.path.isabs(argv[0]) or "/" not in argv[0] else os.path.join(cwd, argv[0])  # noqa: PTH117, PTH118
         if shutil.which(program, path=path) is None:
-            raise TransportError("launch_failed", f"there is no program {argv[0]!r}", endpoint=name)
+            raise ProviderError("launch_failed", f"there is no program {argv[0]!r}")
         # With one word tmux hands it to a shell; only with more it executes them.
         words = argv if len(argv) > 1 else ("/bin/sh", "-c", 'exec "$0"', argv[0])
         parts = [b"new-session -d -P -F '#{pane_id} #{pane_pid}' -n cli -s", name.encode()]

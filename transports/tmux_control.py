@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from lastword.actors.core.errors import TransportError, TransportTimeoutError, UsageError
+from lastword.actors.core.errors import RejectedError, TransportError, TransportTimeoutError, UsageError
 from lastword.transports._guard import guarded
 
 PENDING_BYTES_MAX = 64 * 1024 * 1024
@@ -69,11 +69,11 @@ def quote(arg: str | bytes) -> bytes:
     command that expands formats in an argument needs ``#`` doubled before.
 
     Raises:
-        UsageError: the argument holds a NUL, which tmux cannot carry.
+        RejectedError: ``unsupported_text``: the argument holds a NUL, which tmux cannot carry.
     """
     data = arg.encode("utf-8", "surrogateescape") if isinstance(arg, str) else arg
     if b"\0" in data:
-        raise UsageError("unsupported_text", "tmux cannot carry a NUL byte")
+        raise RejectedError("unsupported_text", "tmux cannot carry a NUL byte")
     return b'"' + _QUOTED.sub(lambda match: _OCTAL[match[0][0]], data) + b'"'
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from lastword.actors.core.errors import TransportError, TransportTimeoutError, UsageError
+from lastword.actors.core.errors import LastwordError, RejectedError, TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import PressedKeys, RefusedKeys
 from lastword.transports._guard import guarded
 from lastword.transports.process import Ended, ProcessId, end_families
@@ -130,7 +130,7 @@ class PaneHandle:
 
     # --- paste ----------------------------------------------------------------------------------------------------
 
-    def paste(self, data: bytes, on_done: Callable[[TransportError | None], None]) -> None:
+    def paste(self, data: bytes, on_done: Callable[[LastwordError | None], None]) -> None:
         """Put ``data`` into the CLI's input as one bracketed paste, byte for byte.
 
         Done means that tmux has handed it to the pane, not that the CLI has read it. A CLI that did not ask for
@@ -143,7 +143,7 @@ class PaneHandle:
             return
         if len(data) > PASTE_BYTES_MAX or _REFUSED_BYTES.search(data):
             why = "control characters" if len(data) <= PASTE_BYTES_MAX else f"more than {PASTE_BYTES_MAX} bytes"
-            on_done(TransportError("unsupported_text", f"not pasted: it holds {why}", endpoint=self.pane_id))
+            on_done(RejectedError("unsupported_text", f"not pasted: it holds {why}"))
             return
         with self._lock:
             self._pastes += 1

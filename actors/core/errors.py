@@ -6,34 +6,34 @@ for calls that did not happen.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
-Kind = Literal[
+UsageKind = Literal[
     "usage",
     "unknown_provider",
     "unknown_session",
     "unknown_turn",
-    "host_unreachable",
+    "cwd_unusable",
     "file_unreadable",
+    "host_unreachable",
+    "unsupported_capability",
     "runtime_closed",
-    "session_closed",
-    "session_in_use",
+    "forked",
+]
+RejectedKind = Literal[
     "empty_message",
     "unsupported_text",
     "busy",
     "overloaded",
     "dialog_open",
     "unknown_dialog",
-    "provider_unavailable",
-    "unsupported_cli_version",
-    "unsupported_capability",
-    "launch_failed",
+    "session_closed",
     "not_delivered",
-    "cwd_unusable",
-    "tmux_missing",
-    "tmux_unsupported",
-    "transport_failed",
-    "transport_timeout",
+    "timeout",
+]
+ProviderKind = Literal["provider_unavailable", "unsupported_cli_version", "launch_failed"]
+TransportKind = Literal["tmux_missing", "tmux_unsupported", "transport_failed", "transport_timeout"]
+JournalKind = Literal[
     "journal_unwritable",
     "journal_unsafe",
     "journal_newer",
@@ -41,10 +41,11 @@ Kind = Literal[
     "journal_locked",
     "journal_full",
     "journal_failed",
-    "timeout",
-    "actor_dead",
-    "mailbox_full",
+    "journal_closed",
 ]
+ActorKind = Literal["actor_dead", "mailbox_full", "actor_timeout", "timers_full"]
+Kind: TypeAlias = UsageKind | RejectedKind | ProviderKind | TransportKind | JournalKind | ActorKind
+"""Each kind belongs to one class; the type checker proves it of every place that raises one."""
 
 
 class LastwordError(Exception):
@@ -71,9 +72,15 @@ class LastwordError(Exception):
 class UsageError(LastwordError):
     """The call was wrong: unknown provider, closed runtime, text that cannot be sent."""
 
+    def __init__(self, kind: UsageKind, reason: str, *, remedy: str = "", provider: str = "") -> None:
+        super().__init__(kind, reason, remedy=remedy, provider=provider)
+
 
 class RejectedError(LastwordError):
     """The message was not accepted; nothing was delivered and nothing will be (C21)."""
+
+    def __init__(self, kind: RejectedKind, reason: str, *, remedy: str = "", provider: str = "") -> None:
+        super().__init__(kind, reason, remedy=remedy, provider=provider)
 
 
 class TransportError(LastwordError):
@@ -83,7 +90,9 @@ class TransportError(LastwordError):
         endpoint: pane id, process id or URL, or an empty string.
     """
 
-    def __init__(self, kind: Kind, reason: str, *, remedy: str = "", provider: str = "", endpoint: str = "") -> None:
+    def __init__(
+        self, kind: TransportKind, reason: str, *, remedy: str = "", provider: str = "", endpoint: str = ""
+    ) -> None:
         super().__init__(kind, reason, remedy=remedy, provider=provider)
         self.endpoint = endpoint
 
@@ -105,6 +114,9 @@ class TransportTimeoutError(TransportError):
 class ProviderError(LastwordError):
     """The CLI could not be found, started or trusted."""
 
+    def __init__(self, kind: ProviderKind, reason: str, *, remedy: str = "", provider: str = "") -> None:
+        super().__init__(kind, reason, remedy=remedy, provider=provider)
+
 
 class JournalError(LastwordError):
     """The journal could not be opened, written or read; nothing was promised on it.
@@ -114,7 +126,7 @@ class JournalError(LastwordError):
     """
 
     def __init__(
-        self, kind: Kind, reason: str, *, remedy: str = "", provider: str = "", retryable: bool = False
+        self, kind: JournalKind, reason: str, *, remedy: str = "", provider: str = "", retryable: bool = False
     ) -> None:
         super().__init__(kind, reason, remedy=remedy, provider=provider)
         self.retryable = retryable
@@ -122,3 +134,6 @@ class JournalError(LastwordError):
 
 class ActorError(LastwordError):
     """An actor could not take or answer a message: dead, or its mailbox is full."""
+
+    def __init__(self, kind: ActorKind, reason: str, *, remedy: str = "", provider: str = "") -> None:
+        super().__init__(kind, reason, remedy=remedy, provider=provider)

@@ -24,7 +24,7 @@ import msgspec
 from lastword.actors.core import turn as turns
 from lastword.actors.core.adapter import TypedText
 from lastword.actors.core.bounded import forget_oldest
-from lastword.actors.core.errors import Kind
+from lastword.actors.core.errors import RejectedKind
 from lastword.actors.core.facts import (
     AssistantSaid,
     CliStatusSeen,
@@ -150,7 +150,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a message. ``refused`` is an error kind, or "" when it is taken."""
 
     starts_turn: bool = False
-    refused: Kind | None = None
+    refused: RejectedKind | None = None
     reason: str = ""
 
 

@@ -61,9 +61,9 @@ class Reply:
         return not self._latch.locked()
 
     def wait(self, timeout_s: float) -> Any:
-        """The answer, or the error raised; ``ActorError("timeout")`` when the bound runs out."""
+        """The answer, or the error raised; ``ActorError("actor_timeout")`` when the bound runs out."""
         if not self._latch.acquire(timeout=min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)):
-            raise ActorError("timeout", f"no answer within {timeout_s:g} s")
+            raise ActorError("actor_timeout", f"no answer within {timeout_s:g} s")
         if self._error is not None:
             raise self._error
         return self._value

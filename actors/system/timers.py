@@ -53,14 +53,14 @@ class Timers:
             clock.attach(self)
 
     def at(self, due_s: float, fire: Callable[[], None]) -> TimerEntry:
-        """Fire once at the instant ``due_s``. Raises ``ActorError("overloaded")`` above ``TIMERS_MAX``."""
+        """Fire once at the instant ``due_s``. Raises ``ActorError("timers_full")`` above ``TIMERS_MAX``."""
         with self._changed:
             entry = TimerEntry(due_s, next(self._seq), fire)
             if self._closed:
                 entry.fire = None
                 return entry
             if self._live >= TIMERS_MAX:
-                raise ActorError("overloaded", f"{self._live} timers are set already")
+                raise ActorError("timers_full", f"{self._live} timers are set already")
             self._live += 1
             heapq.heappush(self._heap, entry)
             if not self._driven:

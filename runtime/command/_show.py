@@ -15,7 +15,7 @@ from typing import Any
 import click
 import msgspec
 
-from lastword.actors.core.errors import UsageError
+from lastword.actors.core.errors import RejectedError
 
 EXIT_COMPLETED = 0
 EXIT_FAILED = 1
@@ -77,14 +77,14 @@ def read_stdin() -> str:
     """The text on stdin.
 
     Raises:
-        UsageError: ``unsupported_text``: not UTF-8, or beyond :data:`STDIN_CHARS_MAX`.
+        RejectedError: ``unsupported_text``: not UTF-8, or beyond :data:`STDIN_CHARS_MAX`.
     """
     try:
         text = sys.stdin.read(STDIN_CHARS_MAX + 1)
     except UnicodeDecodeError as error:
-        raise UsageError("unsupported_text", "the text on stdin is not UTF-8", remedy="Convert it") from error
+        raise RejectedError("unsupported_text", "the text on stdin is not UTF-8", remedy="Convert it") from error
     if len(text) > STDIN_CHARS_MAX:
-        raise UsageError("unsupported_text", f"the text on stdin has over {STDIN_CHARS_MAX} characters")
+        raise RejectedError("unsupported_text", f"the text on stdin has over {STDIN_CHARS_MAX} characters")
     return text
 
 

@@ -117,9 +117,9 @@ def test_the_tries_grow_rarer_and_what_is_held_beyond_one_group_keeps_its_order(
 def test_a_closed_journal_holds_nothing_back(sender):
     class Closed:
         def record(self, batches, now_wall_s):
-            raise JournalError("runtime_closed", "the journal is closed")
+            raise JournalError("journal_closed", "the journal is closed")
 
     committer = GroupCommitter(Closed(), lambda events: None, lambda: 1.0)
     committer.add(kept(sender, 0), more_waiting=False)
     (answer,) = sender.answers
-    assert answer.error.kind == "runtime_closed"
+    assert answer.error.kind == "journal_closed"

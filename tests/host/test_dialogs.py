@@ -11,7 +11,7 @@ import pytest
 
 from host_kit import WAIT_S, away, bodies, kinds
 from kit_system import until
-from lastword import Answer, AsyncRuntime, Dialog, RejectedError, Runtime, UsageError, answer_trust, events
+from lastword import Answer, Command, AsyncRuntime, Dialog, RejectedError, Runtime, UsageError, answer_trust, events
 from lastword.actors import dialog_policy
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.policy import unusable
@@ -503,3 +503,21 @@ def test_c25_what_looks_like_a_trust_dialog_behind_the_first_input_box_is_not_to
 def test_c25_an_option_can_be_chosen_only_where_one_is_shown():
     assert unusable(1, dialog("permission", "Yes")) == ""
     assert unusable(1, dialog("permission")) == "chose option 1 of 0"
+
+
+@pytest.mark.contract("C21")
+@pytest.mark.contract("C25")
+def test_c25_a_command_while_a_dialog_is_open_is_refused_and_typed_by_nobody(make):
+    rig = make(manual=True)
+    session = rig.session()
+    cli = rig.ready(session)
+    cli.open_dialog(DialogOpen(key="d", question="May I?", options=("yes", "no")))
+    until(lambda: session.snapshot().state == "awaiting_user", within_s=WAIT_S)
+    with pytest.raises(RejectedError) as caught:
+        session.send(Command("/clear"))
+    assert caught.value.kind == "dialog_open"
+    cli.close_dialog()
+    until(lambda: session.snapshot().state == "idle", within_s=WAIT_S)
+    rig.settle()
+    assert "<paste>" not in cli.keys
+    assert session.send(Command("/clear")).taken == "applied"

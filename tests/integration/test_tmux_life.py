@@ -15,7 +15,7 @@ import pytest
 
 from integration.tmux_kit import ECHO_TUI, Echo, answer, close, open_descriptors
 from kit_system import until
-from lastword.actors.core.errors import TransportError, TransportTimeoutError, UsageError
+from lastword.actors.core.errors import ProviderError, RejectedError, TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import Transport
 from lastword.transports import tmux as edge
 from lastword.transports import tmux_setup
@@ -114,20 +114,20 @@ def test_a_program_of_one_word_is_executed_without_a_shell_around_it(server):
 
 
 @pytest.mark.parametrize(
-    ("name", "argv", "cwd", "kind"),
+    ("name", "argv", "cwd", "error_class", "kind"),
     [
-        ("cwd", ["cat", "-"], "/nonexistent", "cwd_unusable"),
-        ("cwd", ["cat", "-"], "relative", "cwd_unusable"),
-        ("none", ["/nonexistent/claude", "-"], "/", "launch_failed"),
-        ("none", ["no-such-program-anywhere"], "/", "launch_failed"),
-        ("a.b", ["cat"], "/", "usage"),
-        ("nul", ["cat", "\0"], "/", "unsupported_text"),
-        ("hub", ["cat"], "/", "usage"),
+        ("cwd", ["cat", "-"], "/nonexistent", UsageError, "cwd_unusable"),
+        ("cwd", ["cat", "-"], "relative", UsageError, "cwd_unusable"),
+        ("none", ["/nonexistent/claude", "-"], "/", ProviderError, "launch_failed"),
+        ("none", ["no-such-program-anywhere"], "/", ProviderError, "launch_failed"),
+        ("a.b", ["cat"], "/", UsageError, "usage"),
+        ("nul", ["cat", "\0"], "/", RejectedError, "unsupported_text"),
+        ("hub", ["cat"], "/", UsageError, "usage"),
     ],
 )
-def test_c21_what_cannot_be_opened_is_a_typed_error(server, name, argv, cwd, kind):
+def test_c21_what_cannot_be_opened_is_a_typed_error(server, name, argv, cwd, error_class, kind):
     error = open_pane(server, name, argv, cwd)
-    assert isinstance(error, TransportError)
+    assert isinstance(error, error_class)
     assert error.kind == kind
 
 

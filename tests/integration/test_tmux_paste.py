@@ -9,7 +9,7 @@ import pytest
 
 from integration.tmux_kit import Echo, answer
 from kit_system import until
-from lastword.actors.core.errors import TransportError
+from lastword.actors.core.errors import RejectedError, TransportError
 
 pytestmark = pytest.mark.tmux
 
@@ -102,7 +102,7 @@ def test_c24_pastes_from_eight_threads_never_mix(echo):
 @pytest.mark.parametrize("data", [b"a\x1b[201~b", b"\0", b"\x03", b"\x7f", b"x" * (4 * 1024 * 1024 + 1)])
 def test_c24_what_could_break_out_of_the_paste_is_refused_and_nothing_sent(echo, data):
     error = answer(echo.pane.paste, data)
-    assert isinstance(error, TransportError)
+    assert isinstance(error, RejectedError)
     assert error.kind == "unsupported_text"
     assert answer(echo.pane.paste, b"sentinel") is None
     assert echo.take(OPEN + b"sentinel" + CLOSE) == OPEN + b"sentinel" + CLOSE

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from journal_samples import S1, S2, closing, commit, said, saying, session
-from lastword.actors.core.errors import JournalError
+from lastword.actors.core.errors import UsageError
 from lastword.actors.core.ports import Batch
 from lastword.runtime._hub import READ_EVENTS_MAX, RING_EVENTS_MAX, Hub
 from lastword.runtime._journal import SqliteJournal
@@ -204,7 +204,7 @@ def test_c61_closing_the_hub_ends_waiting_subscribers_and_leaves_no_thread(journ
         thread.join(WAIT_S)
     assert threading.active_count() == before
     assert all(seqs in ([1, 2, 3], []) for seqs in got)
-    with pytest.raises(JournalError) as caught:
+    with pytest.raises(UsageError) as caught:
         hub.subscribe(S1)
     assert caught.value.kind == "runtime_closed"
 

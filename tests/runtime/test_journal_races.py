@@ -114,7 +114,7 @@ def test_c61_closing_under_readers_ends_them_with_a_typed_error(tmp_path):
         journal.close()
 
     raised = together(close, *[read] * 6)
-    assert [getattr(error, "kind", error) for error in raised] == ["runtime_closed"] * 6
+    assert [getattr(error, "kind", error) for error in raised] == ["journal_closed"] * 6
 
 
 class JournalMachine(RuleBasedStateMachine):

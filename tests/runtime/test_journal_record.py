@@ -177,7 +177,7 @@ def test_a_closed_journal_says_so(journal):
     for call in (lambda: journal.record([saying()], 1.0), lambda: journal.events(S1), journal.sessions):
         with pytest.raises(JournalError) as caught:
             call()
-        assert caught.value.kind == "runtime_closed"
+        assert caught.value.kind == "journal_closed"
 
 
 def test_what_was_recorded_is_there_after_reopening(tmp_path):

@@ -146,7 +146,7 @@ def test_an_ask_ends_at_its_timeout(system):
     ref.tell(gate.hold())
     with pytest.raises(ActorError) as caught:
         ref.ask("q", timeout_s=0.02)
-    assert caught.value.kind == "timeout"
+    assert caught.value.kind == "actor_timeout"
     gate.open()
 
 

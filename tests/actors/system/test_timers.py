@@ -136,7 +136,7 @@ def test_the_number_of_timers_is_bounded(system, monkeypatch):
     ref = system.spawn(Probe, name="a")
     with pytest.raises(ActorError) as caught:
         set_timers(ref, *[(1, n, None) for n in range(4)])
-    assert caught.value.kind == "overloaded"
+    assert caught.value.kind == "timers_full"
 
 
 def test_cancelled_timers_do_not_pile_up_in_the_heap(system):
