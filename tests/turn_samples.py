@@ -61,7 +61,7 @@ EVENTS: list[core.TurnEvent] = [
     core.InterruptPressed(at=T0),
     core.InterruptMoot(),
     core.LookedAgain(),
-    *(core.TimerFired(name=name) for name in ("deadline", "reread", "interrupt_grace", "end_grace", "record_retry", "answer_grace", "record_gone")),
+    *(core.TimerFired(name=name) for name in ("deadline", "reread", "interrupt_again", "interrupt_grace", "end_grace", "record_retry", "answer_grace", "record_gone")),
     core.RecordingFailed(),
     core.Superseded(),
     AssistantSaid(native_turn="n", native_message="a", text="so far", evidence=at(3)),

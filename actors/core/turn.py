@@ -82,6 +82,9 @@ REREAD_S = 1.0
 """After the CLI says idle behind our interrupt: how long its record may still bring a terminal record (0.1 s seen)."""
 INTERRUPT_GRACE_S = 5.0
 """How long one interrupt may take before the key is pressed again."""
+INTERRUPT_AGAIN_S = 0.3
+"""The record shows the turn's start behind our key, which the CLI may have had before it took the Enter: how long the
+record may still show that it was interrupted (0.1 s seen), before the key is pressed again."""
 INTERRUPTS_MAX = 3
 """After so many unanswered interrupts the CLI is ended; its session resumes with the next message (C07)."""
 MOOTS_MAX = 2
@@ -122,7 +125,14 @@ _ROW_STATES: Mapping[TurnState, RowState] = {
     _SETTLED: "settled",
 }
 
-_STATE_TIMERS: tuple[TimerName, ...] = ("reread", "interrupt_grace", "end_grace", "answer_grace", "record_gone")
+_STATE_TIMERS: tuple[TimerName, ...] = (
+    "reread",
+    "interrupt_again",
+    "interrupt_grace",
+    "end_grace",
+    "answer_grace",
+    "record_gone",
+)
 
 
 def step(turn: Turn, event: TurnEvent, now: Now) -> Step:
@@ -300,7 +310,7 @@ def _cancelling(turn: Turn, event: TurnEvent, now: Now) -> Step:
             return turn, ()  # already on its way
         case InterruptPressed():
             first = turn.interrupted_at if turn.interrupted_at is not None else event.at
-            return msgspec.structs.replace(turn, interrupted_at=first), ()
+            return msgspec.structs.replace(turn, interrupted_at=first, pressing_early=False), ()
         case InterruptMoot():
             return _moot(turn, now)
         case LookedAgain():
@@ -409,6 +419,8 @@ def _bind(turn: Turn, event: Bound, now: Now) -> Step:
     if turn.withdrawing:  # it was typed after all, and its record came before the pane's own report
         bound = msgspec.structs.replace(bound, withdrawing=False)
         effects = (*effects, *_press())
+    elif turn.state is TurnState.CANCELLING and not turn.ending:
+        effects = (*effects, SetTimer(name="interrupt_again", delay_s=INTERRUPT_AGAIN_S))
     return bound, effects
 
 
@@ -577,6 +589,8 @@ def _moot(turn: Turn, now: Now) -> Step:
     """
     if turn.withdrawing or turn.ending:
         return turn, ()
+    if turn.pressing_early:  # the screen may not show yet that it runs: that proves nothing so soon
+        return msgspec.structs.replace(turn, pressing_early=False), ()
     after = msgspec.structs.replace(turn, moots=turn.moots + 1)
     if turn.native_turn:
         return after, (SetTimer(name="reread", delay_s=REREAD_S),)
@@ -602,7 +616,15 @@ def _timer_while_open(turn: Turn, event: TimerFired) -> Step:
     match event.name:
         case "deadline":
             return _cancel(turn, "deadline")
-        case "reread" | "interrupt_grace" | "end_grace" | "record_retry" | "answer_grace" | "record_gone":
+        case (
+            "reread"
+            | "interrupt_again"
+            | "interrupt_grace"
+            | "end_grace"
+            | "record_retry"
+            | "answer_grace"
+            | "record_gone"
+        ):
             return turn, ()  # stale: its state is over
         case _:
             assert_never(event.name)
@@ -618,6 +640,10 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
             return msgspec.structs.replace(turn, rereading=True), (LookAgain(),)
         case "answer_grace":
             return _reconcile(turn, now) if _answered(turn) else (turn, ())
+        case "interrupt_again":
+            if turn.withdrawing or turn.ending or turn.reread_armed:
+                return turn, ()  # the CLI says idle behind our key: there is nothing to interrupt
+            return msgspec.structs.replace(turn, pressing_early=True), _press()
         case "interrupt_grace":
             if turn.withdrawing and turn.message_id is not None and turn.withdrawals < WITHDRAWALS_MAX:
                 after = msgspec.structs.replace(turn, withdrawals=turn.withdrawals + 1)
@@ -757,6 +783,7 @@ __all__ = [
     "END_GRACE_S",
     "IDLE_SKEW_S",
     "INTERRUPTS_MAX",
+    "INTERRUPT_AGAIN_S",
     "INTERRUPT_GRACE_S",
     "MOOTS_MAX",
     "RECORD_GONE_S",

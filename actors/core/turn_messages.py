@@ -39,7 +39,16 @@ class TurnState(enum.StrEnum):
 
 
 CancelReason = Literal["interrupted", "deadline"]
-TimerName = Literal["deadline", "reread", "interrupt_grace", "end_grace", "record_retry", "answer_grace", "record_gone"]
+TimerName = Literal[
+    "deadline",
+    "reread",
+    "interrupt_again",
+    "interrupt_grace",
+    "end_grace",
+    "record_retry",
+    "answer_grace",
+    "record_gone",
+]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +86,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     withdrawals: int = 0
     presses: int = 0  # repeats of the first one; asked for, whether or not the pane could press
     interrupted_at: float | None = None
+    pressing_early: bool = False  # the key was asked for again ahead of its time: the turn began behind the first one
     moots: int = 0
     idle_since: float | None = None
     reread_armed: bool = False

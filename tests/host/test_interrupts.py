@@ -12,7 +12,7 @@ import pytest
 from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Interrupt, RejectedError, events
-from lastword.actors.core.turn import INTERRUPT_GRACE_S, INTERRUPTS_MAX, REREAD_S
+from lastword.actors.core.turn import INTERRUPT_AGAIN_S, INTERRUPT_GRACE_S, INTERRUPTS_MAX, REREAD_S
 from lastword.transports.providers.memory import Record
 
 
@@ -98,6 +98,52 @@ def test_c07_after_enter_and_before_the_record_the_key_is_pressed_and_the_record
     cli.release()
     done = one(rig, session)
     assert (done.status, done.error.kind, done.source) == ("cancelled", "interrupted", "transcript")
+
+
+def _pressed_before_the_record(rig, *, heard):
+    """Enter is out, the record is not; the key is pressed, and the CLI has taken it as ``heard`` says."""
+    session = rig.session()
+    cli = rig.ready(session)
+    cli.hold_records = True
+    session.send("submitted")
+    rig.settle()
+    cli.ignore_escape = not heard
+    session.send(Interrupt())
+    rig.settle()
+    assert cli.keys.count("Escape") == 1
+    cli.ignore_escape = False
+    return session, cli
+
+
+@pytest.mark.contract("C07")
+def test_c07_a_key_that_the_cli_had_before_the_enter_is_pressed_again_once_the_record_shows_the_turn(make, clock):
+    rig = make(manual=True, clock=clock)
+    session, cli = _pressed_before_the_record(rig, heard=False)
+    clock.advance(INTERRUPT_AGAIN_S * 2)
+    rig.settle()
+    assert cli.keys.count("Escape") == 1  # the record shows nothing to interrupt
+    cli.release()
+    rig.settle()
+    assert cli.keys.count("Escape") == 1  # it may show the interruption in a moment
+    clock.advance(INTERRUPT_AGAIN_S + 0.01)
+    done = one(rig, session)
+    assert (done.status, done.error.kind, done.source) == ("cancelled", "interrupted", "transcript")
+    assert cli.keys.count("Escape") == 2
+
+
+@pytest.mark.contract("C07")
+@pytest.mark.parametrize("silent", [False, True], ids=["recorded", "told by the registry"])
+def test_c07_a_key_that_was_heard_is_never_pressed_into_an_idle_box(make, clock, silent):
+    rig = make(manual=True, clock=clock)
+    rig.world.on_turn = lambda cli, _: setattr(cli, "silent_interrupt", silent)
+    session, cli = _pressed_before_the_record(rig, heard=True)
+    cli.release()
+    rig.settle()
+    for _ in range(20):
+        clock.advance(INTERRUPT_AGAIN_S)
+        rig.settle()
+    assert one(rig, session).status == "cancelled"
+    assert cli.keys.count("Escape") == 1
 
 
 @pytest.mark.contract("C07")
