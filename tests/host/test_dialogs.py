@@ -11,7 +11,7 @@ import pytest
 
 from host_kit import WAIT_S, away, bodies, kinds
 from kit_system import until
-from lastword import Answer, Command, AsyncRuntime, Dialog, RejectedError, Runtime, UsageError, answer_trust, events
+from lastword import Answer, AsyncRuntime, Command, Dialog, RejectedError, Runtime, UsageError, answer_trust, events
 from lastword.actors import dialog_policy
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.policy import unusable
