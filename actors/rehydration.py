@@ -31,6 +31,9 @@ def rehydrate(session: SessionActor, known: Rehydrate) -> None:
         session.cli.sleep()
         return
     session.book.rows.update({row.message_id: row for row in (*known.messages, *known.joined)})
+    for message in (*known.messages, *known.joined):
+        if message.record:
+            session.core.read_before(message.record)
     for row in known.turns:
         _restore_turn(session, row, known.joined)
     for message in known.messages:

@@ -414,6 +414,8 @@ class SessionActor(Actor):
                     else:
                         told.append((effect.turn_id, [effect.event]))
                 case core.Proved():
+                    if effect.record:
+                        self.book.told_by(rows, effect.message_id, effect.record)
                     after.append(_call(self.mouth.tell, mouth.Prove(message_id=effect.message_id)))
                     if effect.stage == "queued":
                         self.book.advance(rows, effect.message_id, "queued")

@@ -78,6 +78,12 @@ class MessageBook:
         if row is not None:
             self.rows[message_id] = changed[message_id] = msgspec.structs.replace(row, state=state)
 
+    def told_by(self, changed: Rows, message_id: MessageId, record: str) -> None:
+        """That record of the CLI's tells of it: a next life is not to take it for one of another message."""
+        row = self.rows.get(message_id)
+        if row is not None:
+            self.rows[message_id] = changed[message_id] = msgspec.structs.replace(row, record=record)
+
     def undelivered(self, changed: Rows, message_id: MessageId, reason: str) -> events.Draft:
         """It ends here; the event that says so."""
         row = self.rows.pop(message_id, None)

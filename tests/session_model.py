@@ -27,6 +27,12 @@ from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.outcome import Evidence
 
 HERE = Evidence(source="record", offset=0)
+_OFFSETS = count(1)
+
+
+def somewhere() -> Evidence:
+    """The place of a further record."""
+    return Evidence(source="record", offset=next(_OFFSETS))
 
 
 def typed(text: str) -> TypedText:
@@ -121,7 +127,7 @@ class SessionModel:
             for message_id in self.inbox:
                 if message_id not in self.queued:
                     self.queued.add(message_id)
-                    self.record.append(InputQueued(text=self.texts[message_id], evidence=HERE))
+                    self.record.append(InputQueued(text=self.texts[message_id], evidence=somewhere()))
                     return
             return
         took = [self.inbox.popleft() for _ in range(min(merged, len(self.inbox)))]
@@ -130,11 +136,13 @@ class SessionModel:
     def absorb(self) -> None:
         if self.alive and self.native and self.inbox:
             text = self.texts[self.inbox.popleft()]
-            self.record.append(InputJoined(native_turn=self.native, text=text, evidence=HERE))
+            self.record.append(InputJoined(native_turn=self.native, text=text, evidence=somewhere()))
 
     def drop(self) -> None:
         if self.alive and self.inbox:
-            self.record.append(InputDropped(text=self.texts[self.inbox.popleft()], reason="removed", evidence=HERE))
+            self.record.append(
+                InputDropped(text=self.texts[self.inbox.popleft()], reason="removed", evidence=somewhere())
+            )
 
     def lose(self) -> None:
         """It never becomes a prompt and leaves no record; the pane proves that later."""

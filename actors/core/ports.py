@@ -53,6 +53,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     """One accepted message and how far it has come. ``clock_s``: wall minus monotonic clock at acceptance, by which a
     later life sees that the wall clock was set back; 0 where it is not known. ``reason``: why it is ``undelivered``.
+    ``record``: which record told that the CLI has it in its queue, or in a running turn, where one did.
     """
 
     message_id: MessageId
@@ -66,6 +67,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: float | None = None
     clock_s: float = 0.0
     reason: str = ""
+    record: str = ""
 
 
 RowState = Literal["accepted", "submitted", "running", "cancelling", "settled"]

@@ -15,6 +15,7 @@ Rules
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
@@ -56,6 +57,8 @@ CLOSED_KEPT_MAX = 1_000
 """Settled native turns that are remembered; of older ones the journal is asked when the record shows them again."""
 STRANGERS_MAX = 100
 """Messages in the CLI's queue that nobody sent through us and that are remembered: it may merge one with ours."""
+READ_BEFORE_MAX = 1_000
+"""Records of the CLI's queue that are remembered: read again, one says nothing of a later message with that text."""
 MERGE_STEPS_MAX = 50_000
 """Comparisons that are spent on finding out which messages the CLI merged into one prompt."""
 FOREIGN_ORIGINS: frozenset[str] = frozenset({"task_notification", "hook", "local_command", "resubmitted_steer"})
@@ -81,6 +84,14 @@ class Pending(msgspec.Struct, kw_only=True):
     unwanted: bool = False
 
 
+def record_of(fact: InputQueued | InputJoined | InputDropped) -> str:
+    """Which record that is, in one word: the same one, read again, has the same."""
+    evidence = fact.evidence
+    where = evidence.native_id or f"{evidence.source}@{evidence.offset}"
+    what = f"{type(fact).__name__}\0{where}\0{evidence.native_at}\0{fact.text}"
+    return hashlib.sha256(what.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 # --- effects ------------------------------------------------------------------------------------------------------
 
 
@@ -101,11 +112,14 @@ class ToTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proved(msgspec.Struct, frozen=True, kw_only=True):
-    """The record proves that this message was submitted: the pane may go on with the next."""
+    """The record proves that this message was submitted: the pane may go on with the next. ``record``: see
+    :func:`record_of`; "" where it is a prompt's, which is known by its native turn.
+    """
 
     message_id: MessageId
     stage: Stage
     evidence: Evidence
+    record: str = ""
 
 
 class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +205,8 @@ class SessionCore:
         self._closed_natives: dict[str, TurnId] = {}
         self._settling: set[TurnId] = set()
         self._backlog: deque[Fact | turns.Superseded | Moved] = deque()
+        self._read_before: dict[str, int] = {}
+        """Records of the CLI's queue, and how many messages each of them told of."""
 
     # --- the clock ------------------------------------------------------------------------------------------
 
@@ -321,9 +337,25 @@ class SessionCore:
     # --- facts ----------------------------------------------------------------------------------------------
 
     def read(self, facts: Sequence[Fact | turns.Superseded]) -> list[SessionEffect]:
-        """Take facts in the order of the record."""
-        self._backlog.extend(facts)
+        """Take facts in the order of the record. A record that is read again (the file was replaced, or another reader
+        took over) is told again, and is passed over where only its text would say which message it is about.
+        """
+        told: dict[str, int] = {}
+        for fact in facts:
+            if not isinstance(fact, InputQueued | InputJoined | InputDropped) or fact.key:
+                self._backlog.append(fact)
+                continue
+            record = record_of(fact)
+            told[record] = told.get(record, 0) + 1  # one record may tell of two messages with one text
+            if told[record] > self._read_before.get(record, 0):
+                self.read_before(record, told[record])
+                self._backlog.append(fact)
         return self._drain()
+
+    def read_before(self, record: str, times: int = 1) -> None:
+        """That record was taken, in this life or an earlier one."""
+        self._read_before[record] = times
+        forget_oldest(self._read_before, READ_BEFORE_MAX)
 
     def finished(self, turn_id: TurnId) -> list[SessionEffect]:
         """That turn is settled and committed."""
@@ -466,7 +498,10 @@ class SessionCore:
             if pending.turn_id is not None:  # the record was faster than the pane's report, or a person pressed Enter
                 submitted = turns.Submitted(rewritten=pending.typed.notes)
                 effects.append(ToTurn(turn_id=pending.turn_id, event=submitted))
-            return [*effects, Proved(message_id=pending.message_id, stage="queued", evidence=fact.evidence)]
+            proved = Proved(
+                message_id=pending.message_id, stage="queued", evidence=fact.evidence, record=record_of(fact)
+            )
+            return [*effects, proved]
         if fact.key:
             return []  # it cannot be merged with one of ours unseen: what it is merged with is named too
         stranger = TypedText(text=fact.text, paste=b"", rewritten=fact.text)
@@ -482,8 +517,10 @@ class SessionCore:
     def _joined(self, fact: InputJoined) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
         for pending in self._match(fact):
-            effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
-            effects += self._join_native(pending, fact.native_turn, fact.evidence)
+            proved = Proved(
+                message_id=pending.message_id, stage="submitted", evidence=fact.evidence, record=record_of(fact)
+            )
+            effects += [proved, *self._join_native(pending, fact.native_turn, fact.evidence)]
         if not effects:
             self._forget_stranger(fact.text)
         return effects

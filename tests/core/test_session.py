@@ -22,7 +22,7 @@ from lastword.actors.core.facts import (
     TurnInherited,
 )
 from lastword.actors.core.ids import MessageId, TurnId
-from session_model import HERE, SessionModel, new_core, typed
+from session_model import HERE, SessionModel, new_core, somewhere, typed
 
 EXAMPLES = int(os.environ.get("LASTWORD_EXAMPLES", "500"))
 ORIGINS = ("", "task_notification", "hook", "local_command", "resubmitted_steer")
@@ -72,7 +72,7 @@ def closed(native: str) -> TurnClosed:
 
 
 def queued(text: str) -> InputQueued:
-    return InputQueued(text=text, evidence=HERE)
+    return InputQueued(text=text, evidence=somewhere())
 
 
 def with_messages(*texts: str, deliver: bool = True) -> core.SessionCore:
@@ -200,7 +200,7 @@ def test_c19_a_prompt_that_nobody_sent_gets_a_turn_of_its_own_and_closes_none_of
 def test_c19_a_message_that_owns_a_turn_and_joined_another_ends_with_that_one() -> None:
     session = with_messages("a")
     session.read([prompt("n1", "by hand")])
-    effects = session.read([queued("a"), InputJoined(native_turn="n1", text="a", evidence=HERE)])
+    effects = session.read([queued("a"), InputJoined(native_turn="n1", text="a", evidence=somewhere())])
     assert told(effects) == [
         ("Submitted", "t1"),
         ("Proved queued", "m1"),
@@ -216,7 +216,7 @@ def test_c19_a_message_that_owns_a_turn_and_joined_another_ends_with_that_one() 
 
 def test_a_message_joined_into_a_turn_that_nobody_knows_is_undelivered_once() -> None:
     session = with_messages("x", "a")
-    effects = session.read([InputJoined(native_turn="n9", text="a", evidence=HERE)])
+    effects = session.read([InputJoined(native_turn="n9", text="a", evidence=somewhere())])
     assert told(effects) == [("Proved submitted", "m2"), ("Undelivered joined_unknown_turn", "m2")]
     assert list(session.pending) == ["m1"]
 
@@ -224,7 +224,7 @@ def test_a_message_joined_into_a_turn_that_nobody_knows_is_undelivered_once() ->
 @pytest.mark.contract("C20")
 def test_c20_a_message_that_the_cli_dropped_has_an_end() -> None:
     session = with_messages("a", "b")
-    dropped = [InputDropped(text=text, reason="edited", evidence=HERE) for text in ("b", "a")]
+    dropped = [InputDropped(text=text, reason="edited", evidence=somewhere()) for text in ("b", "a")]
     assert told(session.read([queued("a"), *dropped])) == [
         ("Submitted", "t1"),
         ("Proved queued", "m1"),
@@ -234,6 +234,48 @@ def test_c20_a_message_that_the_cli_dropped_has_an_end() -> None:
     ]
     session.finished(TurnId("t1"))
     assert session.idle
+
+
+@pytest.mark.contract("C13")
+@pytest.mark.contract("C20")
+@pytest.mark.parametrize("ended", ["", "joined", "dropped", "run"])
+def test_c20_a_record_that_is_read_again_tells_nothing_of_another_message_with_its_text(ended: str) -> None:
+    session = new_core()
+    session.accept(MessageId("m0"), typed("a"), TurnId("t0"))
+    session.typing(MessageId("m0"))
+    record: list[InputQueued | InputJoined | InputDropped | PromptRecorded | TurnClosed] = [prompt("n1", "a")]
+    session.read(record)
+    session.accept(MessageId("m1"), typed("a"), None)
+    session.typing(MessageId("m1"))
+    more: list[InputQueued | InputJoined | InputDropped | PromptRecorded | TurnClosed] = [queued("a")]
+    if ended == "joined":
+        more.append(InputJoined(native_turn="n1", text="a", evidence=somewhere()))
+    elif ended == "dropped":
+        more.append(InputDropped(text="a", reason="edited", evidence=somewhere()))
+    elif ended == "run":
+        more += [closed("n1"), prompt("n2", "a")]
+    session.read(more)
+    if ended == "run":
+        session.finished(TurnId("t0"))
+    session.accept(MessageId("m2"), typed("a"), None)
+    session.typing(MessageId("m2"))
+    before = session.pending[MessageId("m2")].stage
+    again = session.read([*record, *more])
+    assert session.pending[MessageId("m2")].stage == before == "typing"
+    assert not any(isinstance(effect, core.Proved | core.Undelivered) for effect in again)
+    (proved,) = (effect for effect in session.read([queued("a")]) if isinstance(effect, core.Proved))
+    assert (proved.message_id, proved.stage) == ("m2", "queued")
+
+
+def test_one_record_that_tells_of_two_messages_with_one_text_tells_of_both() -> None:
+    session = new_core()
+    for name in ("m0", "m1"):
+        session.accept(MessageId(name), typed("a"), None)
+        session.typing(MessageId(name))
+    line = somewhere()
+    both = [InputDropped(text="a", reason="returned_to_editor", evidence=line) for _ in range(2)]
+    ends = [effect.message_id for effect in session.read(both) if isinstance(effect, core.Undelivered)]
+    assert ends == ["m0", "m1"]
 
 
 def test_a_queued_message_is_proved_once_and_then_runs() -> None:

@@ -398,6 +398,35 @@ def test_c17_messages_that_were_never_typed_wait_once_for_the_proof_and_not_one_
         assert prompts(next_life, next_life.runtime.session(session_id=session.session_id)) == texts
 
 
+@pytest.mark.contract("C17")
+@pytest.mark.contract("C20")
+def test_c20_a_queued_record_that_a_next_life_reads_again_is_not_taken_for_a_later_message_of_that_text(
+    tmp_path, clock
+):
+    with Rig(tmp_path, manual=True, clock=clock) as first_life:
+        session = first_life.session()
+        session.send("first")
+        first_life.settle()
+        cli = first_life.running(session)
+        session.send("alike")
+        first_life.settle()
+        assert cli.queue == ["alike"]
+        cli.starting = True  # it takes nothing more
+        session.send("alike")
+        first_life.settle()
+        first_life.abandon()
+    cli.starting = False
+    with Rig(tmp_path, manual=True, clock=clock, world=first_life.world) as next_life:
+        next_life.settle()
+        assert [type(event.body).__name__ for event in next_life.events(session)].count("MessageQueued") == 1
+        for number in range(3):
+            for _ in range(40):
+                clock.advance(0.25)
+                next_life.settle()
+            cli.finish(f"answer {number}")
+        assert [done.answer for done in completed(next_life, session, 3)] == ["answer 0", "answer 1", "answer 2"]
+
+
 # --- C21: refusals ----------------------------------------------------------------------------------------------------
 
 
