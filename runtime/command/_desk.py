@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
+
+import msgspec
 
 from lastword.actors.core.delivery import Answer, Delivery, Interrupt, TransportName
-from lastword.actors.core.errors import UsageError
+from lastword.actors.core.errors import LastwordError, TransportError, UsageError
 from lastword.actors.core.ids import SessionId, TurnId
 from lastword.runtime import _door as door
 from lastword.runtime._hub import Hub, Subscription
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from lastword.runtime._journal import SqliteJournal
     from lastword.runtime._session import Session
 
+HOST_ANSWER_S = 2.0
 FOLLOW_POLL_S = 0.1
 """How often the journal that another process writes is looked into."""
 
@@ -124,10 +127,57 @@ def known_session(journal: SqliteJournal, session_id: str) -> SessionId:
 
 def host_lives(state: Path) -> bool:
     """Whether a host answers at the folder's socket."""
+    return _host_answers(state) is True
+
+
+def _host_answers(state: Path) -> bool | None:
+    """Whether it does; None where somebody listens there and says nothing."""
     try:
-        door.ask(state, door.GetSnapshot(session=""), wait_s=2.0)
+        door.ask(state, door.GetSnapshot(session=""), wait_s=HOST_ANSWER_S)
     except UsageError as error:
         return error.kind != "host_unreachable"
-    except Exception:
+    except TransportError as error:
+        return None if error.kind == "transport_timeout" else False
+    except LastwordError:
         return False
     return True
+
+
+class HostSeen(msgspec.Struct, frozen=True):
+    """Who has a state folder, ``pid`` as far as it says so itself. ``state``: ``none`` has it; its host ``serves`` its
+    socket, is ``alone`` (it serves none), is ``silent`` (it listens and says nothing), or is ``stopped`` by a signal.
+    """
+
+    state: Literal["none", "serves", "alone", "silent", "stopped"]
+    pid: int | None = None
+
+    def __str__(self) -> str:
+        who = f"process {self.pid}" if self.pid is not None else "a process"
+        return {
+            "none": "no live host",
+            "serves": f"a live host serves it ({who})",
+            "alone": f"a live host has it ({who}), without a socket",
+            "silent": f"a live host has it ({who}), and does not answer",
+            "stopped": f"a live host has it ({who}), which is stopped",
+        }[self.state]
+
+
+def host_seen(state: Path) -> HostSeen:
+    """The host of that folder, also one that is stopped or serves no socket; its lock tells."""
+    from lastword.runtime import _host_lock as host_lock  # noqa: PLC0415 - late
+
+    if not host_lock.held(state):
+        return HostSeen("none")
+    pid = host_lock.holder(state)
+    if pid is not None and stopped(pid):
+        return HostSeen("stopped", pid)
+    answers = _host_answers(state)
+    return HostSeen("silent" if answers is None else "serves" if answers else "alone", pid)
+
+
+def stopped(pid: int) -> bool:
+    """Whether that process was stopped by a signal."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[0] in "tT"
+    except (OSError, IndexError):
+        return False

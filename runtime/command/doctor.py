@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from lastword.actors.core.errors import LastwordError
-from lastword.runtime.command._desk import cli_providers, host_lives
+from lastword.runtime.command._desk import cli_providers, host_seen
 from lastword.runtime.command._rehearse import cached_cli
 from lastword.runtime.command._show import as_json, default_state, one_line, out, state_option
 
@@ -142,8 +142,14 @@ def _journal(state: Path) -> Check:
             journal.close()
     except LastwordError as error:
         return _bad("journal", error)
-    host = "a live host serves it" if host_lives(state) else "no live host"
-    return Check(name="journal", verdict="ok", found=f"version {SCHEMA_VERSION}, {sessions} sessions, {host}")
+    host = host_seen(state)
+    dumb = host.state in ("silent", "stopped")
+    return Check(
+        name="journal",
+        verdict="note" if dumb else "ok",
+        found=f"version {SCHEMA_VERSION}, {sessions} sessions, {host}",
+        remedy=f"Let it go on (kill -CONT {host.pid or 'PID'}) or end it: nobody else gets the folder" if dumb else "",
+    )
 
 
 def _watch() -> Check:
