@@ -82,6 +82,14 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     native_session: str
 
 
+class MovedUnseen(msgspec.Struct, frozen=True, kw_only=True):
+    """It is found in another conversation than the one on record, and may have been in others between: what an earlier
+    life typed may stand where nobody looks.
+    """
+
+    epoch: int
+
+
 class Close(msgspec.Struct, frozen=True, kw_only=True):
     """End the CLI."""
 
@@ -89,7 +97,7 @@ class Close(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MouthCommand: TypeAlias = (
-    Open | Attach | Deliver | Withdraw | PressInterrupt | AnswerDialog | Prove | Nudge | Known | Close
+    Open | Attach | Deliver | Withdraw | PressInterrupt | AnswerDialog | Prove | Nudge | Known | MovedUnseen | Close
 )
 
 # --- reports to the session -------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from lastword.actors.mouth import (
     Known,
     MouthCommand,
     MouthReport,
+    MovedUnseen,
     Nudge,
     Open,
     Opened,
@@ -143,6 +144,9 @@ class PaneActor(Actor):
                 if message.epoch == self._epoch and message.native_session != self._named:
                     self._named, self._named_at = message.native_session, None
                     self._do(self._core.nudge())
+            case MovedUnseen():
+                if message.epoch == self._epoch:
+                    self._core.moved_unseen()
             case Close():
                 self._close(message.grace_s)
             case _Opened() | _Looked() | _Pasted() | _Pressed() | _LookDue() | _Exited() | _Closed():
@@ -313,6 +317,7 @@ class PaneActor(Actor):
                     | core.WithdrawnReport()
                     | core.NotDelivered()
                     | core.Delivered()
+                    | core.LeftBehind()
                     | core.Interrupted()
                     | core.NothingToInterrupt()
                     | core.DialogSeen()

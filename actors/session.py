@@ -243,8 +243,13 @@ class SessionActor(Actor):
 
     def deliver(self, pending: core.Pending, *, uncertain: bool) -> None:
         """Hand it to the pane; ``uncertain``: an earlier life may have typed it."""
+        row = self.book.rows.get(pending.message_id)
         job = typing_core.Job(
-            message_id=pending.message_id, typed=pending.typed, turn_id=pending.turn_id, uncertain=uncertain
+            message_id=pending.message_id,
+            typed=pending.typed,
+            turn_id=pending.turn_id,
+            uncertain=uncertain,
+            entered=uncertain and row is not None and row.state == "submitted",
         )
         self.mouth.tell(mouth.Deliver(job=job))
 

@@ -151,7 +151,10 @@ class Cli:
         session.record.move(rebound.native_session)
         self.handle = msgspec.structs.replace(self.handle, native_session_id=rebound.native_session)
         now = session.clock.wall() - core.RECORD_SKEW_S
-        seen_at = rebound.seen_at if rebound.seen_at is not None else self.last_at
+        seen_at = rebound.seen_at
+        if seen_at is None:
+            seen_at = self.last_at
+            session.mouth.tell(mouth.MovedUnseen(epoch=self.epoch))
         session.core.history_before = min(now, seen_at)
         self._follow()
         body = events.SessionRebound(native_session_id=rebound.native_session, previous=rebound.previous)
@@ -376,6 +379,8 @@ class Cli:
                 error = RejectedError("not_delivered", report.reason, provider=session.record.row.provider)
                 session.controls.failed(report.message_id, error)
                 session.apply(session.core.undeliverable(report.message_id, report.kind, report.reason))
+            case reports.LeftBehind():
+                session.apply(session.core.left_behind(report.message_id))
             case reports.Delivered():
                 session.controls.done(report.message_id)
             case reports.Interrupted():

@@ -47,6 +47,7 @@ from lastword.actors.mouth import (
     Known,
     MouthCommand,
     MouthReport,
+    MovedUnseen,
     Nudge,
     Open,
     Opened,
@@ -154,7 +155,7 @@ class StdioActor(Actor):
                 self._opened(cast("StdioEndpoint", message.endpoint))
             case Close():
                 self._close(message.grace_s)
-            case Nudge():
+            case Nudge() | MovedUnseen():
                 self._read()
             case Known():
                 if message.epoch == self._epoch and message.native_session == self._native_session:
@@ -397,6 +398,7 @@ class StdioActor(Actor):
                     | reports.Submitted()
                     | reports.WithdrawnReport()
                     | reports.NotDelivered()
+                    | reports.LeftBehind()
                     | reports.Delivered()
                     | reports.Interrupted()
                     | reports.NothingToInterrupt()

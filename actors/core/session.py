@@ -327,6 +327,16 @@ class SessionCore:
             return [ToTurn(turn_id=pending.turn_id, event=event)]
         return [Undelivered(message_id=message_id, reason=kind)]
 
+    def left_behind(self, message_id: MessageId) -> list[SessionEffect]:
+        """It was entered, and its record, if there is one, stands in a conversation that nobody will read."""
+        pending = self.pending.pop(message_id, None)
+        if pending is None:
+            return []
+        if pending.turn_id is not None:
+            self._settling.add(pending.turn_id)
+            return [ToTurn(turn_id=pending.turn_id, event=turns.Superseded())]
+        return [Undelivered(message_id=message_id, reason="superseded")]
+
     def _advance(self, message_id: MessageId, stage: Stage) -> Pending | None:
         order: tuple[Stage, ...] = ("waiting", "typing", "submitted", "queued")
         pending = self.pending.get(message_id)

@@ -29,6 +29,7 @@ from lastword.actors.core.typing_effects import (
     Held,
     Interrupted,
     Job,
+    LeftBehind,
     Look,
     LookIn,
     NotDelivered,
@@ -143,6 +144,7 @@ class PaneCore:
         self._since = 0.0
         self._absent_since: float | None = None
         self._absence_proved = False
+        self._moved_unseen = False
         self._perhaps_since: float | None = None
         self._drawing = ""
         self._delay = 0.0
@@ -228,6 +230,10 @@ class PaneCore:
         if self.phase is Phase.PRESSING and self._enters == 0:  # the record was faster than the report of the key
             early.append(Submitted(message_id=message_id, rewritten=job.typed.notes))
         return [*early, *self._done(now_s)]
+
+    def moved_unseen(self) -> None:
+        """The CLI went to other conversations while no host looked: the record that we read proves no absence."""
+        self._moved_unseen = True
 
     def nudge(self) -> list[PaneEffect]:
         """Something changed (the CLI's registry): look."""
@@ -397,6 +403,8 @@ class PaneCore:
                     return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
                 if self.jobs[0].uncertain and not self._proved_absent(busy=signal.busy, now_s=now_s):
                     return [LookIn(HOLD_LOOK_S)]
+                if self._moved_unseen and self.jobs[0].entered:
+                    return [LeftBehind(message_id=self.jobs[0].message_id), *self._done(now_s)]
                 self._held.clear()
                 self.phase = Phase.PASTING
                 self._pastes += 1
@@ -735,6 +743,7 @@ __all__ = [
     "Held",
     "Interrupted",
     "Job",
+    "LeftBehind",
     "Look",
     "LookIn",
     "NotDelivered",

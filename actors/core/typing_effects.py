@@ -14,7 +14,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One text to deliver. ``proved_by_record`` is False for a CLI's own command, which leaves no prompt.
 
     ``uncertain``: an earlier life of the host may have typed it, or not. It is never typed again on a guess: what the
-    box shows of it is submitted; it is typed only once it is proved absent.
+    box shows of it is submitted; it is typed only once it is proved absent. ``entered``: that life pressed Enter.
     """
 
     message_id: MessageId
@@ -22,6 +22,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: TurnId | None = None
     proved_by_record: bool = True
     uncertain: bool = False
+    entered: bool = False
 
 
 # --- effects ----------------------------------------------------------------------------------------------------
@@ -80,6 +81,14 @@ class NotDelivered(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class LeftBehind(msgspec.Struct, frozen=True, kw_only=True):
+    """Report: an earlier life entered it, and no record that we know of shows it; one of a conversation that the CLI was
+    in meanwhile, while no host looked, may.
+    """
+
+    message_id: MessageId
+
+
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """Report: a command that leaves no prompt has left the box."""
 
@@ -134,6 +143,7 @@ Report: TypeAlias = (
     Submitted
     | WithdrawnReport
     | NotDelivered
+    | LeftBehind
     | Delivered
     | Interrupted
     | NothingToInterrupt

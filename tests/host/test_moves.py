@@ -62,3 +62,73 @@ def test_c19_what_a_conversation_held_before_the_move_is_history(tmp_path: Path)
         cli.start_turn("", origin="task_notification")
         until(lambda: told_of(rig, "task_notification", session.session_id) == ["echo: "], within_s=WAIT_S)
         assert len(completions(rig, session)) == 1
+
+
+@pytest.mark.contract("C13")
+@pytest.mark.contract("C17")
+@pytest.mark.contract("C24")
+@pytest.mark.parametrize("waiting", [False, True], ids=["alone", "another waits"])
+def test_c24_what_was_entered_between_two_moves_that_no_host_saw_is_not_typed_again(
+    tmp_path: Path, waiting: bool
+) -> None:
+    """The CLI was moved; the host entered a text, and died before it heard of the move; the CLI was moved again. What became
+    of the text stands in a conversation that nobody knows of.
+    """
+    clock = ManualClock()
+    with Rig(tmp_path, clock=clock, wake=False, manual=True) as first:
+        session = first.session()
+        cli = first.ready(session)
+        clock.advance(1.0)
+        first.settle()
+        typed_clear(cli)
+        session.send("ours")
+        for _ in range(4):
+            clock.advance(0.1)
+            first.settle()
+        assert cli.turn
+        if waiting:
+            session.send("never typed")
+        first.settle()
+        first.abandon()
+    cli.finish("done, and told nobody")
+    clock.advance(1.0)
+    typed_clear(cli)
+    first.world.manual = False
+    with Rig(tmp_path, clock=clock, world=first.world, manual=True) as again:
+        for _ in range(80):
+            clock.advance(0.25)
+            again.world.sweep()
+            again.settle()
+        ends = [(done.status, done.error and done.error.kind, done.answer) for done in completions(again, session)]
+        assert ends[0] == ("lost", "superseded", None)
+        assert ends[1:] == ([("completed", None, "echo: never typed")] if waiting else [])
+        assert cli.keys.count("<paste>") == 1 + waiting
+        found = again.runtime.session(session_id=session.session_id)
+        assert found.snapshot().state == "idle"
+
+
+@pytest.mark.contract("C17")
+@pytest.mark.contract("C24")
+@pytest.mark.parametrize("moves", [1, 2])
+def test_c17_a_turn_that_was_on_record_before_the_host_died_is_settled_however_often_the_cli_was_moved_since(
+    tmp_path: Path, moves: int
+) -> None:
+    clock = ManualClock()
+    with Rig(tmp_path, clock=clock, manual=True) as first:
+        session = first.session()
+        first.ready(session)
+        session.send("ours")
+        first.settle()
+        cli = first.running(session)
+        first.abandon()
+    cli.finish("done")
+    for _ in range(moves):
+        clock.advance(0.5)
+        typed_clear(cli)
+    with Rig(tmp_path, clock=clock, world=first.world, manual=True) as again:
+        for _ in range(40):
+            clock.advance(0.25)
+            again.world.sweep()
+            again.settle()
+        assert [(done.status, done.answer) for done in completions(again, session)] == [("completed", "done")]
+        assert cli.keys.count("<paste>") == 1
