@@ -82,8 +82,8 @@ class NotDelivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftBehind(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: an earlier life entered it, and no record that we know of shows it. That of a conversation that the CLI was
-    in meanwhile, while no host looked, may.
+    """Report: an earlier life entered it, and no record that we know of shows it. That of a conversation that the CLI
+    was in meanwhile, while no host looked, may.
     """
 
     message_id: MessageId
