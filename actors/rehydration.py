@@ -4,6 +4,7 @@ nothing settled by memory (C17).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,9 +32,10 @@ def rehydrate(session: SessionActor, known: Rehydrate) -> None:
         session.cli.sleep()
         return
     session.book.rows.update({row.message_id: row for row in (*known.messages, *known.joined)})
-    for message in (*known.messages, *known.joined):
-        if message.record:
-            session.core.read_before(message.record)
+    if known.messages:  # what the record tells of others again is not to be taken for news of these
+        records = session.deps.reader.queue_records(session.record.row.session_id, core.READ_BEFORE_MAX)
+        for record, times in Counter(records).items():
+            session.core.read_before(record, times)
     for row in known.turns:
         _restore_turn(session, row, known.joined)
     for message in known.messages:

@@ -82,7 +82,7 @@ class MessageBook:
         """That record of the CLI's tells of it: a next life is not to take it for one of another message."""
         row = self.rows.get(message_id)
         if row is not None:
-            self.rows[message_id] = changed[message_id] = msgspec.structs.replace(row, record=record)
+            self.rows[message_id] = changed[message_id] = msgspec.structs.replace(row, records=(*row.records, record))
 
     def undelivered(self, changed: Rows, message_id: MessageId, reason: str) -> events.Draft:
         """It ends here; the event that says so."""

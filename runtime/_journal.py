@@ -46,6 +46,7 @@ _body_of: Final = msgspec.json.Decoder(EventBody)
 _session_of: Final = msgspec.json.Decoder(SessionRow)
 _cursor_of: Final = msgspec.json.Decoder(Cursor)
 _message_of: Final = msgspec.json.Decoder(MessageRow)
+_records_of: Final = msgspec.json.Decoder(tuple[str, ...])
 _turn_of: Final = msgspec.json.Decoder(TurnRow)
 _completion_of: Final = msgspec.json.Decoder(Completion)
 
@@ -76,6 +77,8 @@ _LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM event WHERE session_id = ?"
 _COMPLETION = "SELECT body FROM completion WHERE turn_id = ?"
 _TURN = "SELECT body FROM turn WHERE turn_id = ?"
 _MESSAGE = "SELECT body FROM message WHERE message_id = ?"
+_QUEUE_RECORDS = """SELECT coalesce(json_extract(body, '$.records'), '[]') FROM message
+    WHERE session_id = ? ORDER BY ord DESC LIMIT ?"""
 _OPEN_MESSAGES = """SELECT body FROM (
     SELECT ord, body FROM message
         WHERE session_id = ?1 AND turn_id IS NULL AND state NOT IN ('joined', 'undelivered')
@@ -376,6 +379,10 @@ class SqliteJournal:
 
     def open_messages(self, session_id: SessionId) -> list[MessageRow]:
         return self._many(_message_of, _OPEN_MESSAGES, (session_id,))
+
+    def queue_records(self, session_id: SessionId, messages: int) -> list[str]:
+        newest = self._many(_records_of, _QUEUE_RECORDS, (session_id, messages))
+        return [record for records in reversed(newest) for record in records]
 
     def completion(self, turn_id: TurnId) -> Completion | None:
         return self._one(_completion_of, _COMPLETION, (turn_id,))

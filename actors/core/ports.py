@@ -53,7 +53,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     """One accepted message and how far it has come. ``clock_s``: wall minus monotonic clock at acceptance, by which a
     later life sees that the wall clock was set back; 0 where it is not known. ``reason``: why it is ``undelivered``.
-    ``record``: which record told that the CLI has it in its queue, or in a running turn, where one did.
+    ``records``: those that told that the CLI has it in its queue, took it into a turn, or lost it, as far as any did.
     """
 
     message_id: MessageId
@@ -67,7 +67,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: float | None = None
     clock_s: float = 0.0
     reason: str = ""
-    record: str = ""
+    records: tuple[str, ...] = ()
 
 
 RowState = Literal["accepted", "submitted", "running", "cancelling", "settled"]
@@ -184,6 +184,10 @@ class Journal(Protocol):
 
     def open_messages(self, session_id: SessionId) -> list[MessageRow]:
         """Those without an end, and those of unsettled turns, in the order accepted. Costs what is open."""
+        ...
+
+    def queue_records(self, session_id: SessionId, messages: int) -> list[str]:
+        """Of the newest so many messages: :attr:`MessageRow.records`, oldest first."""
         ...
 
     def completion(self, turn_id: TurnId) -> Completion | None: ...

@@ -553,8 +553,10 @@ class SessionCore:
     def _dropped(self, fact: InputDropped) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
         for pending in self._match(fact, stages=("queued", "submitted", "typing")):
-            if pending.stage != "queued":  # the CLI had it: the pane must not try again
-                effects.append(Proved(message_id=pending.message_id, stage="submitted", evidence=fact.evidence))
+            proved = Proved(  # the CLI had it: the pane must not try again
+                message_id=pending.message_id, stage="submitted", evidence=fact.evidence, record=record_of(fact)
+            )
+            effects.append(proved)
             effects += self.undeliverable(pending.message_id, "not_delivered", f"the CLI dropped it: {fact.reason}")
         if not effects:
             self._forget_stranger(fact.text)

@@ -230,6 +230,7 @@ def test_c20_a_message_that_the_cli_dropped_has_an_end() -> None:
         ("Proved queued", "m1"),
         ("Proved submitted", "m2"),
         ("Undelivered not_delivered", "m2"),
+        ("Proved submitted", "m1"),
         ("Undeliverable", "t1"),
     ]
     session.finished(TurnId("t1"))

@@ -400,8 +400,9 @@ def test_c17_messages_that_were_never_typed_wait_once_for_the_proof_and_not_one_
 
 @pytest.mark.contract("C17")
 @pytest.mark.contract("C20")
+@pytest.mark.parametrize("ended", [False, True])
 def test_c20_a_queued_record_that_a_next_life_reads_again_is_not_taken_for_a_later_message_of_that_text(
-    tmp_path, clock
+    tmp_path, clock, ended
 ):
     with Rig(tmp_path, manual=True, clock=clock) as first_life:
         session = first_life.session()
@@ -414,12 +415,17 @@ def test_c20_a_queued_record_that_a_next_life_reads_again_is_not_taken_for_a_lat
         cli.starting = True  # it takes nothing more
         session.send("alike")
         first_life.settle()
+        if ended:
+            cli.finish("answer 0")
+            cli.finish("answer 1")
+            first_life.settle()
+            assert len(completions(first_life, session)) == 2
         first_life.abandon()
     cli.starting = False
     with Rig(tmp_path, manual=True, clock=clock, world=first_life.world) as next_life:
         next_life.settle()
         assert [type(event.body).__name__ for event in next_life.events(session)].count("MessageQueued") == 1
-        for number in range(3):
+        for number in range(2 if ended else 0, 3):
             for _ in range(40):
                 clock.advance(0.25)
                 next_life.settle()
