@@ -34,7 +34,6 @@ HAND_PICKED = {
     135: "the CLI merged a person's queued text with ours: ours waited for ever",
     194: "two lives of a failed session both told a tool",
     206: "every hint of a terminal record was lost within the re-read behind an interrupt",
-    1074: "a next life read a queued record of an ended message again, and took it for a later one with its text",
     1078: "an actor that settled by a timer failed: the one after it was never ended",
     399: "a command of the CLI's own was left in the input box by a host that died, and held up everything",
 }
