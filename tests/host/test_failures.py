@@ -9,7 +9,7 @@ import pytest
 
 from host_kit import WAIT_S, away, bodies, completed, completions, kinds
 from kit_system import until
-from lastword import Answer, RejectedError, TransportError, events
+from lastword import Answer, RejectedError, TransportError, UsageError, events
 from lastword.actors import turn as turn_shell
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import DialogOpen
@@ -63,7 +63,7 @@ def test_c25_a_dialog_is_an_event_nothing_is_typed_into_it_and_the_host_answers(
     assert snapshot.state == "awaiting_user"
     assert (snapshot.dialog.question, snapshot.dialog.options) == ("Run rm -rf build?", ("Yes", "No"))
     pending = session.send("while it is open")
-    with pytest.raises(RejectedError) as caught:
+    with pytest.raises(UsageError) as caught:
         session.send(Answer(snapshot.dialog.dialog_id, 3))
     assert caught.value.kind == "usage"
     with pytest.raises(RejectedError) as caught:
