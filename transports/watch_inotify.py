@@ -132,7 +132,8 @@ class InotifySource:
             if self._closed:
                 return
             self._closed = True
-        os.eventfd_write(self._stop, 1)
+            # Held: its thread, which may have seen the mark, closes the descriptor under the lock.
+            os.eventfd_write(self._stop, 1)
         if self._thread is not threading.current_thread():
             self._thread.join(JOIN_S)
 

@@ -335,3 +335,24 @@ def test_c61_close_leaves_no_thread_and_no_descriptor(tmp_path, source):
     watcher.close()
     until(lambda: set(threading.enumerate()) <= threads)
     until(lambda: open_descriptors() <= fds)
+
+
+def test_a_close_under_traffic_writes_to_no_descriptor_that_its_thread_has_closed(monkeypatch, tmp_path):
+    watcher = FileWatcher(poll_s=FAR_S, source="inotify")
+    path = tmp_path / "a.jsonl"
+    woken = Woken()
+    watcher.watch(path, tmp_path, woken)
+    append(path)
+    woken.expect()
+    thread = next(each for each in threading.enumerate() if each.name == "lastword-inotify")
+    write = os.eventfd_write
+
+    def after_its_thread_saw_the_mark(fd: int, value: int) -> None:
+        append(path)
+        thread.join(0.3)
+        write(fd, value)
+
+    monkeypatch.setattr("lastword.transports.watch_inotify.os.eventfd_write", after_its_thread_saw_the_mark)
+    watcher.close()
+    thread.join(10.0)
+    assert not thread.is_alive()
