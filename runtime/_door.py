@@ -250,10 +250,14 @@ def ask(folder: Path, request: Request, *, wait_s: float = ANSWER_WAIT_S) -> Res
 
     Raises:
         UsageError: ``host_unreachable``: nobody serves this folder.
+        RejectedError: ``unsupported_text``: no Unicode.
         TransportError: ``transport_timeout``, ``transport_failed``: it did not answer in time, or broke off.
         LastwordError: what the host itself answered.
     """
-    data = msgspec.json.encode(request) + b"\n"
+    try:
+        data = msgspec.json.encode(request) + b"\n"
+    except UnicodeEncodeError:
+        raise RejectedError("unsupported_text", "the text is no Unicode", remedy="Replace what is none") from None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(wait_s)
         try:

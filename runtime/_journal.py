@@ -426,6 +426,8 @@ class SqliteJournal:
         with self._readers.lend() as db:
             try:
                 return db.execute(query, values).fetchall()
+            except UnicodeEncodeError:
+                return []  # the name is no Unicode: nothing on record is called so
             except sqlite3.Error as error:
                 raise translated(error, "reading", self.path) from error
 

@@ -64,11 +64,32 @@ def check_cwd(cwd: str | os.PathLike[str]) -> str:
         path = Path(cwd).expanduser().absolute()
     except (TypeError, RuntimeError) as error:
         raise UsageError("cwd_unusable", f"not a folder's name: {cwd!r}", remedy="Name a folder with cwd=") from error
+    shown = str(path).encode("utf-8", "replace").decode()
+    if shown != str(path):
+        remedy = "Rename it, or name another with cwd="
+        raise UsageError("cwd_unusable", f"the working directory {shown} has a name that is no UTF-8", remedy=remedy)
     if not path.is_dir():
         what = "is not a folder" if path.exists() else "does not exist"
         remedy = "Create it, or name another with cwd="
         raise UsageError("cwd_unusable", f"the working directory {path} {what}", remedy=remedy)
     return str(path.resolve())
+
+
+def check_words(**given: object) -> None:
+    """What goes to the command line of a CLI: strings of whole characters.
+
+    Raises:
+        UsageError: ``usage``.
+    """
+    for name, words in given.items():
+        for word in words if isinstance(words, tuple) else (words,):
+            if not isinstance(word, str):
+                raise UsageError("usage", f"{name} is made of str, not of {type(word).__name__}")
+            try:
+                word.encode()
+            except UnicodeEncodeError:
+                reason = f"{name} is no Unicode: it holds half of a surrogate pair, or bytes that are no UTF-8"
+                raise UsageError("usage", reason, remedy="Replace them") from None
 
 
 def find_executable(adapter: Adapter, override: Executable | None, env: Mapping[str, str]) -> Executable:

@@ -270,7 +270,7 @@ class Runtime:
 
         Raises:
             UsageError: ``unknown_provider``, ``unsupported_capability`` (not over that transport), ``unknown_session``,
-                ``cwd_unusable``, ``runtime_closed``, ``forked`` (as every call in a process that was forked off).
+                ``cwd_unusable``, ``usage``, ``runtime_closed``, ``forked`` (as every call in a process that was forked off).
             ProviderError: ``provider_unavailable``, ``unsupported_cli_version``.
             TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
             RejectedError: ``session_closed`` for a known one that was closed.
@@ -285,6 +285,7 @@ class Runtime:
         adapter = preflight.find_adapter(self._adapters, provider, transport)
         if isinstance(args, str):
             raise UsageError("usage", "args is a sequence of strings, not one string")
+        preflight.check_words(model=model, permission_mode=permission_mode, args=tuple(args))
         folder = preflight.check_cwd(cwd)
         executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
         version = ""
@@ -423,7 +424,8 @@ class Runtime:
                 return known
             row = self._journal.session(session_id)
             if row is None:
-                raise UsageError("unknown_session", f"no session {session_id!r} is on record")
+                remedy = "`lastword sessions` lists them"
+                raise UsageError("unknown_session", f"no session {session_id!r} is on record", remedy=remedy)
             if row.state == "closed":
                 return Session(self, session_id, None)
             return self._revive(row, self._survivors.pop(session_id, None))
@@ -565,7 +567,8 @@ class Runtime:
     def _snapshot_on_record(self, session_id: SessionId) -> Snapshot:
         row = self._journal.session(session_id)
         if row is None:
-            raise UsageError("unknown_session", f"no session {session_id!r} is on record")
+            remedy = "`lastword sessions` lists them"
+            raise UsageError("unknown_session", f"no session {session_id!r} is on record", remedy=remedy)
         return Snapshot(
             session_id=session_id,
             provider=row.provider,

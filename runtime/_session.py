@@ -319,7 +319,8 @@ def _check_text(text: object) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise RejectedError("unsupported_text", "the text holds half of a surrogate pair: it is no Unicode") from None
+        reason = "the text is no Unicode: it holds half of a surrogate pair, or bytes that are no UTF-8"
+        raise RejectedError("unsupported_text", reason, remedy="Replace them") from None
     if size > TEXT_BYTES_MAX:
         reason = f"the text has {size} bytes, at most {TEXT_BYTES_MAX} can be sent"
         raise RejectedError("unsupported_text", reason, remedy="Put it into a file and name the file")

@@ -73,6 +73,15 @@ def test_c02_a_plain_turn_completes_with_the_answer_to_its_prompt(host: StdioHos
     ]
 
 
+@pytest.mark.contract("C03")
+def test_c03_an_answer_that_ends_in_half_an_emoji_is_the_answer(host: StdioHost) -> None:
+    session = host.session()
+    done = session.run("[[half:cut here: ]] emoji", deadline_s=WAIT_S)
+    wanted = "cut here: \N{REPLACEMENT CHARACTER}"
+    assert (done.status, done.answer) == ("completed", wanted)
+    assert [event.body.text for event in of_type(session, events.AssistantMessage)] == [wanted]
+
+
 @pytest.mark.contract("C05")
 @pytest.mark.contract("C15")
 def test_c15_a_retained_follow_up_reuses_the_process_and_is_sent_at_once(host: StdioHost) -> None:

@@ -104,6 +104,15 @@ def test_c04_text_before_a_tool_is_no_answer_and_each_tool_shows_once(host: Stdi
 
 
 @pytest.mark.contract("C03")
+def test_c03_an_answer_that_ends_in_half_an_emoji_is_the_answer(host: StdioHost) -> None:
+    session = host.session()
+    done = session.run("[[half:cut here: ]] emoji", deadline_s=WAIT_S)
+    wanted = "cut here: \N{REPLACEMENT CHARACTER}"
+    assert (done.status, done.answer) == ("completed", wanted)
+    assert [event.body.text for event in of_type(session, events.AssistantMessage)] == [wanted]
+
+
+@pytest.mark.contract("C03")
 def test_c03_two_blocks_are_one_answer_and_a_cut_message_goes_on(host: StdioHost) -> None:
     session = host.session()
     assert session.run("[[say:First. ]][[say:Second.]] blocks", deadline_s=WAIT_S).answer == "First. Second."

@@ -9,6 +9,7 @@ in its own text:
 =====================  ===================================================================================
 ``[[sleep:S]]``        wait S seconds before the first byte of this step's answer
 ``[[say:TEXT]]``       a text block
+``[[half:TEXT]]``      a text block that ends in half a surrogate pair, as of an emoji that was cut in two
 ``[[think:TEXT]]``     a thinking block
 ``[[tool:NAME:ARG]]``  a tool call, ends the step. ARG is the command of ``Bash``, else a JSON object
 ``[[also:NAME:ARG]]``  a further tool call in the same message as the tool call before it
@@ -38,6 +39,7 @@ from typing import Any
 import msgspec
 
 ECHO_CHARS_MAX = 2000
+HALF_PAIR = "\ud83d"
 _DIRECTIVE = re.compile(r"\[\[([a-z]+)(?::(.*?))?\]\]", re.DOTALL)
 _ERROR_WORDS = {
     400: "invalid_request_error",
@@ -246,6 +248,8 @@ def _directive(builder: _Builder, word: str, argument: str) -> None:
             builder.fields["chunk_pause_s"] = float(part[1])
         case "say":
             builder.block(TextBlock(text=argument))
+        case "half":
+            builder.block(TextBlock(text=argument + HALF_PAIR))
         case "size":
             builder.block(TextBlock(text=("0123456789" * (int(argument) // 10 + 1))[: int(argument)]))
         case "think":

@@ -16,7 +16,7 @@ one.
 answer, tool, tool_result, queued, joined or end; ``end`` has a ``status`` of completed, failed or cancelled.
 
 **What it says** is read from the prompt: ``[[script:NAME]]`` plays a row of steps from ``--script FILE``
-(or ``LASTWORD_SCRIPTED_SCRIPT``), else the inline directives of ``script.py`` (sleep, say, think, tool,
+(or ``LASTWORD_SCRIPTED_SCRIPT``), else the inline directives of ``script.py`` (sleep, say, half, think, tool,
 also, pause, chunk, size, stop, next, error, cut, hang), else ``echo: <prompt>``.
 
 **Faults** come from ``--fault``, ``LASTWORD_SCRIPTED_FAULTS`` (separated by ``;``) or, for one turn,
@@ -90,6 +90,7 @@ INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\u200c\u200e\u200f"
     "\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]"
 )
+SURROGATE = re.compile("[\ud800-\udfff]")
 ANSI = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|[@-Z\\\\-_a-z])")
 SAFE_COMMANDS = frozenset(("echo", "sleep", "ls", "cat", "pwd", "true", "false", "date", "head", "wc", "sort"))
 UNASKED_TOOLS = frozenset(("Read", "Glob", "Grep", "Agent", "TodoWrite"))
@@ -137,6 +138,12 @@ def stamp() -> str:
     """Wall time in the transcript's form."""
     now = time.time()
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
+
+
+def stringify(record: Record) -> str:
+    """As ``JSON.stringify`` writes it: half a surrogate pair alone becomes an escape."""
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    return SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 # -- script: the same language as script.py, as plain dictionaries ---------------------------------
@@ -195,6 +202,8 @@ def inline_steps(prompt: str) -> list[Record]:
                 step["chunk_chars"], step["chunk_pause_s"] = max(1, int(part[0])), float(part[1])
             elif word == "say":
                 add({"type": "text", "text": argument})
+            elif word == "half":
+                add({"type": "text", "text": argument + "\ud83d"})
             elif word == "size":
                 add({"type": "text", "text": ("0123456789" * (int(argument) // 10 + 1))[: int(argument)]})
             elif word == "think":
@@ -380,7 +389,7 @@ class ClaudeRecorder:
 
     def raw(self, record: Record) -> None:
         """Write one line, torn in pieces where a fault says so."""
-        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        line = stringify(record).encode() + b"\n"
         base_s = FLUSH_S + self.extra_s
         if self.torn is None:
             self.out.put(line, base_s)

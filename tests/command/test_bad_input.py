@@ -1,5 +1,6 @@
 """What a person gets wrong or lacks: one line that names kind and remedy, exit code 2, nothing left, nothing lost."""
 
+import os
 import sqlite3
 
 import pytest
@@ -87,6 +88,21 @@ def test_c21_a_journal_of_a_newer_version_is_refused_and_left_as_it_is(place: Pl
 @pytest.mark.contract("C21")
 def test_c21_a_folder_that_is_gone_is_refused(place: Place) -> None:
     assert_refused(place.lastword("run", "--cwd", str(place.root / "gone"), "hi"), "cwd_unusable", "does not exist")
+    place.assert_nothing_is_left()
+
+
+@pytest.mark.contract("C21")
+def test_c21_words_that_are_no_unicode_are_refused_and_told(place: Place) -> None:
+    odd = os.fsdecode(b"w\xff")
+    (place.root / odd).mkdir()
+    assert_refused(place.lastword("run", "--cwd", str(place.root / odd), "hi"), "cwd_unusable")
+    assert_refused(place.lastword("run", odd), "unsupported_text")
+    assert_refused(place.lastword("run", "--model", odd, "hi"), "usage")
+    assert_refused(place.lastword("run", "--session", odd, "hi"), "unknown_session")
+    assert_refused(place.lastword("send", odd, "hi"), "unknown_session")
+    assert_refused(place.lastword("events", odd), "unknown_session")
+    assert_refused(place.lastword("explain", odd), "unknown_turn")
+    assert_refused(place.lastword("read", "claude-code", odd), "file_unreadable")
     place.assert_nothing_is_left()
 
 

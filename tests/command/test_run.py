@@ -30,6 +30,25 @@ def test_the_answer_alone_is_on_stdout_and_nothing_is_left(place) -> None:
     place.assert_nothing_is_left()
 
 
+@pytest.mark.contract("C03")
+def test_c03_an_answer_that_holds_half_an_emoji_comes_through_journal_events_and_command(place) -> None:
+    """JavaScript writes it as an escape of its own, in the record of the answer and of a tool's result alike."""
+    wanted = "cut here: \N{REPLACEMENT CHARACTER}"
+    code, out, err = place.lastword("run", "--json", "[[tool:Bash:echo hi]][[half:cut here: ]] an emoji")
+    done = completion_of(out)
+    assert (code, done.status, done.answer) == (0, "completed", wanted)
+    assert "tool Bash ok" in err
+    (record,) = place.home.glob(".claude/projects/*/*.jsonl")
+    assert b"\\ud83d" in record.read_bytes()
+    code, out, _ = place.lastword("read", "claude-code", str(record), "--json")
+    (turn,) = json.loads(out)["turns"]
+    assert (code, turn["status"], turn["final_text"]) == (0, "completed", wanted)
+    code, out, _ = place.lastword("events", done.session_id, "--json")
+    assert code == 0
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [each["body"]["text"] for each in told if each["type"] == "assistant_message"] == [wanted]
+
+
 def test_a_failed_turn_exits_1_and_its_completion_is_json(place) -> None:
     code, out, err = place.lastword("run", "--json", "[[error:400]]")
     done = completion_of(out)

@@ -477,6 +477,13 @@ def test_c21_each_bad_input_is_a_typed_error_and_costs_the_session_nothing(make)
         (rig.runtime.session, (UsageError, "usage")),
         (lambda: rig.runtime.session(session_id="s_unknown"), (UsageError, "unknown_session")),
         (lambda: rig.runtime.session("memory", cwd="/nowhere/at/all"), (UsageError, "cwd_unusable")),
+        (lambda: rig.runtime.session("memory", cwd="\udcff"), (UsageError, "cwd_unusable")),
+        (lambda: rig.runtime.session("memory", model="\ud83d"), (UsageError, "usage")),
+        (lambda: rig.runtime.session("memory", permission_mode="\ud83d"), (UsageError, "usage")),
+        (lambda: rig.runtime.session("memory", args=("--x", "\ud83d")), (UsageError, "usage")),
+        (lambda: rig.runtime.session("memory", args=("--x", b"y")), (UsageError, "usage")),
+        (lambda: rig.runtime.session("\ud83d"), (UsageError, "unknown_provider")),
+        (lambda: rig.runtime.session(session_id="\ud83d"), (UsageError, "unknown_session")),
         (lambda: rig.runtime.session("memory", transport="api"), (UsageError, "unsupported_capability")),
     ]
     for call, expected in cases:

@@ -308,6 +308,7 @@ def test_the_plain_dialect_has_a_record_of_its_own(cli, tmp_path) -> None:
         '[[tool:Bash:ls]][[also:Read:{"p": 1}]][[say:end]]',
         "[[think:t]][[tool:Bash:echo :x:]]",
         "[[say:a]][[stop:max_tokens]][[size:25]]",
+        "[[half:an emoji ]]",
         "[[error:429:2:1]][[chunk:3:0.5]][[cut:1]][[hang:2]]q",
         "[[tool:Read:broken]]",
         "x [[nothing:here]] y",

@@ -85,6 +85,15 @@ def test_c21_an_error_keeps_its_type_kind_and_remedy_across_processes(tmp_path) 
     assert "secret" not in str(broken.value)
 
 
+@pytest.mark.contract("C21")
+def test_c21_a_text_that_is_no_unicode_is_refused_before_it_is_sent(tmp_path) -> None:
+    with serving(tmp_path) as (_, session):
+        with pytest.raises(RejectedError) as refused:
+            door.ask(tmp_path, door.Send(session="s_1", text="half \ud83d"))
+        assert refused.value.kind == "unsupported_text"
+        assert session.seen == []
+
+
 def test_the_socket_is_its_users_alone_and_goes_with_the_host(tmp_path) -> None:
     with serving(tmp_path) as (served, _):
         assert served.path.stat().st_mode & 0o777 == 0o600

@@ -33,6 +33,7 @@ from lastword.actors.core.facts import (
 from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
 from lastword.actors.core.transcript import LineFramer
 from lastword.transports.providers import acp_wire as wire
+from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import cut, turn_error
 
 SENT_ENDING = ".sent.jsonl"
@@ -43,11 +44,11 @@ _CONTENT = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call",
 _ABORTED = re.compile(r"abort|cancel", re.IGNORECASE)
 _STATUS = re.compile(r'"code"\s*:\s*"?([45]\d\d)\b|^\W*([45]\d\d)\b|\bstatus(?: code)?[ :=]+([45]\d\d)\b')
 
-_UPDATE = msgspec.json.Decoder(wire.UpdateParams)
-_ASKED = msgspec.json.Decoder(wire.PermissionParams)
-_PROMPT = msgspec.json.Decoder(wire.PromptParams)
-_PROMPTED = msgspec.json.Decoder(wire.Prompted)
-_INITIALIZED = msgspec.json.Decoder(wire.Initialized)
+_UPDATE = decoding.Decoder(wire.UpdateParams)
+_ASKED = decoding.Decoder(wire.PermissionParams)
+_PROMPT = decoding.Decoder(wire.PromptParams)
+_PROMPTED = decoding.Decoder(wire.Prompted)
+_INITIALIZED = decoding.Decoder(wire.Initialized)
 
 
 class _Tool(msgspec.Struct, kw_only=True):

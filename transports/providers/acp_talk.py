@@ -18,8 +18,6 @@ from collections import deque
 from itertools import count
 from typing import Any, Literal
 
-import msgspec
-
 from lastword.actors.core.adapter import DialogOpen, LaunchRequest
 from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.ids import MessageId, TurnId
@@ -34,6 +32,7 @@ from lastword.actors.core.typing_effects import (
     WithdrawnReport,
 )
 from lastword.transports.providers import acp_wire as wire
+from lastword.transports.providers import decoding
 from lastword.transports.providers.open_questions import OpenQuestions, Question, reply
 
 LiveInput = Literal["cancels", "fails", "queues", "unknown"]
@@ -45,9 +44,9 @@ HANDSHAKE_S = 90.0
 SHOWN_CHARS_MAX = 500
 TURNS_MAX = 4096
 
-_INITIALIZED = msgspec.json.Decoder(wire.Initialized)
-_OPENED = msgspec.json.Decoder(wire.SessionOpened)
-_ASKED = msgspec.json.Decoder(wire.PermissionParams)
+_INITIALIZED = decoding.Decoder(wire.Initialized)
+_OPENED = decoding.Decoder(wire.SessionOpened)
+_ASKED = decoding.Decoder(wire.PermissionParams)
 
 
 def prompt_id(message_id: MessageId) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from lastword.transports.providers import decoding
+
 PROTOCOL_VERSION = 1
 INITIALIZE = "initialize"
 NEW = "session/new"
@@ -154,7 +156,7 @@ class Prompted(msgspec.Struct, frozen=True, rename="camel"):
     stop_reason: str = ""
 
 
-_RPC = msgspec.json.Decoder(Rpc)
+_RPC = decoding.Decoder(Rpc)
 
 
 def read(line: bytes) -> Rpc:

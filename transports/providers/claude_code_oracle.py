@@ -39,6 +39,7 @@ from lastword.actors.core.facts import (
 from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
 from lastword.actors.core.transcript import Line as Framed
 from lastword.actors.core.transcript import LineFramer
+from lastword.transports.providers import decoding
 from lastword.transports.providers.claude_code_records import (
     METADATA_TYPES,
     Block,
@@ -77,8 +78,8 @@ BASH_INPUT = "<bash-input>"
 TASK_NOTIFICATION = "<task-notification>"
 SYNTHETIC = "<synthetic>"
 
-_LINE = msgspec.json.Decoder(Line)
-_REGISTRY = msgspec.json.Decoder(RegistryFile)
+_LINE = decoding.Decoder(Line)
+_REGISTRY = decoding.Decoder(RegistryFile)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lastword.actors.core.adapter import Oracle, SourceSpec
+from lastword.transports.providers import decoding
 from lastword.transports.providers.claude_code_oracle import ClaudeOracle
 from lastword.transports.providers.claude_code_records import METADATA_TYPES
 from lastword.transports.providers.claude_code_stream import ClaudeStreamOracle
@@ -18,7 +19,7 @@ class _Shape(msgspec.Struct, frozen=True):
     parentUuid: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
 
 
-_SHAPE = msgspec.json.Decoder(_Shape)
+_SHAPE = decoding.Decoder(_Shape)
 
 
 class ClaudeCodeReader:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from lastword.transports.providers import decoding
+
 METADATA_TYPES = frozenset(
     {
         "mode",
@@ -126,7 +128,7 @@ class RegistryFile(msgspec.Struct, frozen=True, rename="camel"):
     version: str | None = None
 
 
-_REGISTRY = msgspec.json.Decoder(RegistryFile)
+_REGISTRY = decoding.Decoder(RegistryFile)
 
 
 def parse_registry(data: bytes) -> RegistryFile | None:

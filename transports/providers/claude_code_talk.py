@@ -31,6 +31,7 @@ from lastword.actors.core.typing_effects import (
     Submitted,
     WithdrawnReport,
 )
+from lastword.transports.providers import decoding
 from lastword.transports.providers.open_questions import OpenQuestions, Question, reply
 
 HANDSHAKE_S = 60.0
@@ -70,7 +71,7 @@ class _Line(msgspec.Struct, frozen=True):
     response: _Response | None = None
 
 
-_LINE = msgspec.json.Decoder(_Line)
+_LINE = decoding.Decoder(_Line)
 
 
 class _Question(Question, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from lastword.actors.core.facts import (
     TurnClosed,
 )
 from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
+from lastword.transports.providers import decoding
 from lastword.transports.providers.codex_records import (
     ErrorField,
     Item,
@@ -58,7 +59,7 @@ SILENT_EVENTS = frozenset(
 )
 SILENT_ITEMS = frozenset({"message", "reasoning", "web_search_call", "compaction", "ghost_snapshot", "other"})
 
-_LINE = msgspec.json.Decoder(RolloutLine)
+_LINE = decoding.Decoder(RolloutLine)
 
 
 def error_of(message: str, info: Any, limits: RateLimits | None = None) -> TurnError:

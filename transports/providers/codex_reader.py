@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lastword.actors.core.adapter import Oracle, SourceSpec
+from lastword.transports.providers import decoding
 from lastword.transports.providers.codex_oracle import CodexRolloutOracle
 from lastword.transports.providers.codex_stream_oracles import CodexAppServerOracle, CodexExecOracle
 from lastword.transports.providers.line_oracle import SniffingOracle
@@ -21,7 +22,7 @@ class _Shape(msgspec.Struct, frozen=True):
     error: msgspec.Raw = msgspec.Raw(b"")
 
 
-_SHAPE = msgspec.json.Decoder(_Shape)
+_SHAPE = decoding.Decoder(_Shape)
 
 
 class CodexReader:

@@ -38,6 +38,7 @@ from lastword.actors.core.facts import (
     TurnClosed,
 )
 from lastword.actors.core.outcome import Evidence, Status
+from lastword.transports.providers import decoding
 from lastword.transports.providers.codex_oracle import error_of
 from lastword.transports.providers.codex_records import (
     ExecItem,
@@ -95,8 +96,8 @@ SILENT_SERVER_ITEMS = frozenset(
 )
 STATUSES: dict[str, Status] = {"completed": "completed", "interrupted": "cancelled", "failed": "failed"}
 
-_EXEC = msgspec.json.Decoder(ExecLine)
-_SERVER = msgspec.json.Decoder(ServerLine)
+_EXEC = decoding.Decoder(ExecLine)
+_SERVER = decoding.Decoder(ServerLine)
 
 
 class _Turn:

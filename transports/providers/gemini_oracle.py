@@ -26,6 +26,7 @@ from lastword.actors.core.facts import (
     TurnClosed,
 )
 from lastword.actors.core.outcome import Evidence
+from lastword.transports.providers import decoding
 from lastword.transports.providers.chat_file import ChatOracle
 from lastword.transports.providers.line_oracle import (
     SUPERSEDED,
@@ -76,8 +77,8 @@ class _ChatLine(msgspec.Struct, frozen=True, rename="camel"):
     patch: Any = msgspec.field(name="$set", default=None)
 
 
-_STREAM = msgspec.json.Decoder(_StreamLine)
-_CHAT = msgspec.json.Decoder(_ChatLine)
+_STREAM = decoding.Decoder(_StreamLine)
+_CHAT = decoding.Decoder(_ChatLine)
 
 
 class _Turn:

@@ -45,6 +45,7 @@ from lastword.actors.core.facts import (
 from lastword.actors.core.ids import MessageId
 from lastword.actors.core.outcome import ErrorKind, Evidence, Status, TurnError
 from lastword.actors.core.transcript import LineFramer
+from lastword.transports.providers import decoding
 
 MEMORY_ROOT = "/memory"
 """Where records stand unless another root is asked for; nothing is ever read from or written to a disk there."""
@@ -75,6 +76,11 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True):
     waiting_for: str = ""
 
 
+_RECORD = decoding.Decoder(Record)
+_REGISTRY = decoding.Decoder(Registry)
+_DIALOG = decoding.Decoder(DialogOpen)
+
+
 class MemoryOracle:
     """Reads the records above."""
 
@@ -83,7 +89,6 @@ class MemoryOracle:
         self._path = source.path
         self._open: set[str] = set()
         self._queued = 0
-        self._decoder = msgspec.json.Decoder(Record)
 
     @property
     def quiescent(self) -> bool:
@@ -95,7 +100,7 @@ class MemoryOracle:
         facts: list[Fact] = []
         for line in self._framer.feed(chunk):
             try:
-                record = self._decoder.decode(line.data)
+                record = _RECORD.decode(line.data)
             except (msgspec.MsgspecError, RecursionError, UnicodeError):
                 evidence = Evidence(source=source, offset=line.offset)
                 facts.append(UnknownRecord(what="unreadable", evidence=evidence))
@@ -109,7 +114,7 @@ class MemoryOracle:
     def feed_snapshot(self, source: str, data: bytes) -> list[Fact]:  # noqa: ARG002
         """The registry."""
         try:
-            registry = msgspec.json.decode(data, type=Registry)
+            registry = _REGISTRY.decode(data)
         except msgspec.MsgspecError:
             return []
         return [
@@ -260,7 +265,7 @@ class MemoryAdapter:
         if head == "BUSY":
             return Ready(draft=draft, busy=True)
         if head.startswith("DIALOG "):
-            return msgspec.json.decode(head[7:], type=DialogOpen)
+            return _DIALOG.decode(head[7:].encode())
         return NotReady(reason=head)
 
     def escape(self, text: str) -> TypedText | Refused:

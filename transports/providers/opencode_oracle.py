@@ -24,6 +24,7 @@ from lastword.actors.core.facts import (
     TurnClosed,
 )
 from lastword.actors.core.outcome import Evidence
+from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import LineOracle, as_json, cut, turn_error, when
 
 
@@ -62,7 +63,7 @@ class _Line(msgspec.Struct, frozen=True, rename={"session_id": "sessionID"}):
     error: _Error | None = None
 
 
-_LINE = msgspec.json.Decoder(_Line)
+_LINE = decoding.Decoder(_Line)
 
 
 class _Turn:

@@ -42,6 +42,7 @@ from lastword.actors.core.facts import (
     TurnClosed,
 )
 from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
+from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import CLOSED_MAX, SUPERSEDED, LineOracle, as_json, cut, turn_error, when
 from lastword.transports.providers.pi_records import Block, Entry, Event, Message, Pushed, Recorded
 
@@ -69,10 +70,10 @@ SILENT_EVENTS = frozenset(
 )
 COMPACTIONS = frozenset({"compaction_end", "session_compact", "compaction"})
 
-_ENTRY = msgspec.json.Decoder(Entry)
-_EVENT = msgspec.json.Decoder(Event)
-_RECORDED = msgspec.json.Decoder(Recorded)
-_PUSHED = msgspec.json.Decoder(Pushed)
+_ENTRY = decoding.Decoder(Entry)
+_EVENT = decoding.Decoder(Event)
+_RECORDED = decoding.Decoder(Recorded)
+_PUSHED = decoding.Decoder(Pushed)
 
 
 def error_of(message: str) -> TurnError:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from lastword.actors.core.adapter import Oracle, SourceSpec
+from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import SniffingOracle
 from lastword.transports.providers.pi_oracle import PiEventsOracle, PiPushOracle, PiSessionOracle
 
@@ -23,7 +24,7 @@ class _Shape(msgspec.Struct, frozen=True):
     rec: Any = None
 
 
-_SHAPE = msgspec.json.Decoder(_Shape)
+_SHAPE = decoding.Decoder(_Shape)
 
 
 class PiReader:

@@ -34,6 +34,7 @@ from lastword.actors.core.typing_effects import (
     Submitted,
     WithdrawnReport,
 )
+from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import UNREADABLE
 from lastword.transports.providers.open_questions import OpenQuestions, Question, reply
 from lastword.transports.providers.pi_records import Message
@@ -68,7 +69,7 @@ class _Line(msgspec.Struct, frozen=True, rename="camel"):
     timeout: Any = None
 
 
-_LINE = msgspec.json.Decoder(_Line)
+_LINE = decoding.Decoder(_Line)
 
 
 class PiTalk:

@@ -17,6 +17,7 @@ import msgspec
 from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.actors.core.facts import CliVersionSeen
 from lastword.actors.core.outcome import Evidence
+from lastword.transports.providers import decoding
 from lastword.transports.providers.chat_file import ChatOracle
 from lastword.transports.providers.line_oracle import SniffingOracle, as_json, when
 from lastword.transports.providers.stream_json import QwenStreamOracle
@@ -45,8 +46,8 @@ class _Shape(msgspec.Struct, frozen=True):
     sessionId: str = ""  # noqa: N815 - the wire's own spelling tells the two apart
 
 
-_LINE = msgspec.json.Decoder(_Line)
-_SHAPE = msgspec.json.Decoder(_Shape)
+_LINE = decoding.Decoder(_Line)
+_SHAPE = decoding.Decoder(_Shape)
 
 
 class QwenChatOracle(ChatOracle):

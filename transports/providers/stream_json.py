@@ -28,6 +28,7 @@ from lastword.actors.core.facts import (
     TurnClosed,
 )
 from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
+from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import SUPERSEDED, LineOracle, as_json, cut, turn_error, when
 
 SILENT_TYPES = frozenset(
@@ -106,7 +107,7 @@ class StreamLine(msgspec.Struct, frozen=True):
     user_message_uuids: list[str] = []
 
 
-_LINE = msgspec.json.Decoder(StreamLine)
+_LINE = decoding.Decoder(StreamLine)
 
 
 class OpenTurn:
