@@ -18,7 +18,7 @@ from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.ports import Cursor
-from lastword.actors.core.transcript import HEAD_BYTES, OPENING_BYTES, TAIL_BYTES, Tail
+from lastword.actors.core.transcript import HEAD_BYTES, OPENING_BYTES, TAIL_BYTES, LineMarks, Tail
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
 from lastword.actors.system.actor import Actor
 
@@ -130,6 +130,9 @@ class TranscriptWatcherActor(Actor):
         self._oracle: Oracle | None = None
         self._offset = 0
         self._tail = Tail()
+        self._marks = LineMarks()
+        self._torn = False
+        """Whether the oracle held an unfinished line when the file was cut."""
         self._head = b""
         self._opening = b""
         """What was read first of a turn that is still open in the record; empty between turns."""
@@ -233,6 +236,7 @@ class TranscriptWatcherActor(Actor):
                 cursor = None  # of the conversation before: the CLI was moved out of it; or of one of several sources
             self._offset = cursor.offset if cursor is not None else 0
             self._tail = Tail(cursor.tail if cursor is not None else "")
+            self._marks = LineMarks(self._offset)
             self._head = self._opening = b""
             self._inode = cursor.inode if cursor is not None else 0
             self._device = cursor.device if cursor is not None else 0
@@ -344,6 +348,9 @@ class TranscriptWatcherActor(Actor):
                 self._blind = False
                 self._inode, self._device = read.inode, read.device
                 data = read.data[known:]
+                if self._marks.written_anew(data):
+                    self._from_the_start(self._following)
+                    return True
                 self._feed_earlier()  # after the piece was read: what it speaks of stands there by now
                 if data:
                     self._feed(path, data, more=self._offset + len(data) < read.size)
@@ -387,6 +394,7 @@ class TranscriptWatcherActor(Actor):
             self._head = (self._head + data)[:HEAD_BYTES]
         self._offset += len(data)
         self._tail.grew(data)
+        self._marks.grew(data)
         facts = oracle.feed(path, data)
         cursor = None
         if not oracle.quiescent:
@@ -413,7 +421,8 @@ class TranscriptWatcherActor(Actor):
 
     def _start_over(self, found: Rewritten) -> bool:
         """Another file, or other contents. All of it is read, and what was read before is known and says nothing twice;
-        but a turn that is open, and whose beginning is not in it any more, goes on with what was read of it.
+        but a turn that is open, and whose beginning is not in it any more, goes on with what was read of it. Of a file
+        that was cut short only what stands behind the cut is read: it is of the turn that is open, or of later ones.
 
         False, and nothing is changed, while its first bytes do not tell which of the two it is: it is being written.
         """
@@ -421,9 +430,8 @@ class TranscriptWatcherActor(Actor):
         assert following is not None
         path = following.source.path
         same_file = (found.inode, found.device) == (self._inode, self._device)
-        keep_oracle, cut_at = False, None
-        if self._opening:
-            cut_at = self._tail.cut_at(self._peek(path, self._offset - self._tail.length) if same_file else b"")
+        keep_oracle = False
+        cut_at = self._cut(path) if same_file else None
         if self._opening and cut_at is None:
             known = self._head
             first = self._peek(path, 0)[: len(known) or 1]
@@ -434,13 +442,41 @@ class TranscriptWatcherActor(Actor):
         self._inode, self._device = found.inode, found.device
         self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
         if cut_at is not None:
-            self._offset += cut_at - self._tail.length
-            self._tail.cut(cut_at)
+            self._go_on_behind(cut_at, path)
             return True
-        self._offset, self._tail, self._head = 0, Tail(), b""
+        self._from_the_start(following, keep_oracle=keep_oracle)
+        return True
+
+    def _from_the_start(self, following: Follow, *, keep_oracle: bool = False) -> None:
+        self._offset, self._tail, self._marks, self._head = 0, Tail(), LineMarks(), b""
         if not keep_oracle:
             self._oracle, self._opening = following.oracle(0), b""
-        return True
+
+    def _cut(self, path: str) -> int | None:
+        """Where the file was cut short, if it was no more than that: all before stands, and all behind is new."""
+        self._torn = self._marks.torn
+        if self._opening:
+            known = self._offset - self._tail.length
+            common = self._tail.cut_at(self._peek(path, known))
+            if common is not None:
+                self._marks.cut_to(known + common, lambda at, length: self._piece(path, at, length))
+                return known + common
+        same_start = len(self._head) >= HEAD_BYTES and self._peek(path, 0)[:HEAD_BYTES] == self._head
+        return self._marks.cut(lambda at, length: self._piece(path, at, length), same_start=same_start)
+
+    def _go_on_behind(self, cut_at: int, path: str) -> None:
+        assert self._oracle is not None
+        if self._torn:
+            facts = self._oracle.feed(path, b"\n")  # the rest of that line will never come
+            if facts:
+                self._tell(tuple(facts), None)
+        start = max(0, cut_at - TAIL_BYTES)
+        self._offset, self._tail, self._head = cut_at, Tail(), self._head[:cut_at]
+        self._tail.grew(self._piece(path, start, cut_at - start))
+
+    def _piece(self, path: str, offset: int, length: int) -> bytes:
+        read = self._files.read_from(path, offset, min(length, READ_BYTES_MAX), 0, 0)
+        return read.data if isinstance(read, Bytes) else b""
 
     def _peek(self, path: str, offset: int) -> bytes:
         read = self._files.read_from(path, max(0, offset), TAIL_BYTES, 0, 0)

@@ -7,6 +7,9 @@ than the bound is dropped as it streams by and reported once as oversized, so a 
 from __future__ import annotations
 
 import hashlib
+import zlib
+from array import array
+from collections.abc import Callable
 
 import msgspec
 
@@ -18,6 +21,10 @@ OPENING_BYTES = 4096
 """Bytes of what opened the turn that is being read, by which it is found again in another file."""
 OVERLAP_BYTES_MIN = 32
 """So many bytes must agree before a shortened file is believed to go on where it was cut."""
+LINES_MARKED_MAX = 16 * 1024
+"""Of the lines read last: a cut that lies before them is not found."""
+BEHIND_CUT_BYTES = 256 * 1024
+"""Of what stands behind a cut: looked at to tell a cut from a record that was written anew."""
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """A prompt of the largest paste fits, its escapes included; what is longer is dropped as it streams by."""
 
@@ -58,12 +65,6 @@ class Tail:
         )
         return common if common >= OVERLAP_BYTES_MIN else None
 
-    def cut(self, length: int) -> None:
-        """Only so many of them are left."""
-        assert self._bytes is not None
-        self._bytes = self._bytes[:length]
-        self.length = len(self._bytes)
-
     def matches(self, found: bytes) -> bool:
         """Whether these are the bytes."""
         if self._bytes is None:
@@ -72,6 +73,141 @@ class Tail:
                 self._bytes = found
             return same
         return found == self._bytes
+
+
+class LineMarks:
+    """What was read, line by line, in a few bytes each: by which the place is found where a file was cut short.
+
+    Args:
+        offset: byte position of the first byte that it will be told of.
+    """
+
+    def __init__(self, offset: int = 0) -> None:
+        self.length = offset
+        self._base = offset
+        self._ends = array("Q")
+        self._sums = array("I")
+        self._sum = 0
+        """Of the unfinished line."""
+        self._fallen: tuple[int, int] | None = None
+        """Of the first line that a cut took: sum and length."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds in memory."""
+        return len(self._ends) * self._ends.itemsize + len(self._sums) * self._sums.itemsize
+
+    @property
+    def torn(self) -> bool:
+        """Whether the last line is unfinished."""
+        return self.length > self._end(len(self._ends))
+
+    def grew(self, data: bytes) -> None:
+        """These bytes were read behind the others."""
+        lines = data.split(b"\n")
+        at = self.length
+        self.length += len(data)
+        rest = lines.pop()
+        if not lines:
+            self._sum = zlib.crc32(rest, self._sum)
+            return
+        if len(lines) > LINES_MARKED_MAX:
+            lines = lines[-LINES_MARKED_MAX:]
+            at = self.length - len(rest) - sum(map(len, lines)) - len(lines)
+            self._restart(at)
+        first = len(self._sums)
+        self._sums.extend(map(zlib.crc32, lines))
+        if self._sum:
+            self._sums[first] = zlib.crc32(lines[0], self._sum)
+        ends: list[int] = []
+        for line in lines:
+            at += len(line) + 1
+            ends.append(at)
+        self._ends.extend(ends)
+        self._sum = zlib.crc32(rest)
+        if len(self._ends) > 2 * LINES_MARKED_MAX:
+            spare = len(self._ends) - LINES_MARKED_MAX
+            self._base = self._ends[spare - 1]
+            del self._ends[:spare], self._sums[:spare]
+
+    def cut(self, read: Callable[[int, int], bytes], *, same_start: bool = False) -> int | None:
+        """The place up to which the file still holds what was read, and behind which all is new; it counts as read up
+        to there then. At the start of a line where the place within that line cannot be told any more.
+
+        None, and nothing is changed, where that cannot be said: nothing of it stands, it is too far back, or earlier
+        lines stand behind it (the file was written anew).
+
+        Args:
+            read: up to so many bytes of the file from an offset on.
+            same_start: the file still begins as it did: so it may have been cut within its first line.
+        """
+        stand, fall = 0, len(self._ends)
+        while stand < fall:
+            middle = (stand + fall) // 2
+            if self._stands(middle, read):
+                stand = middle + 1
+            else:
+                fall = middle
+        if not stand and (self._base or not same_start):
+            return None
+        border = self._end(stand)
+        behind = read(border, BEHIND_CUT_BYTES)
+        first, newline, others = behind.partition(b"\n")
+        if newline:
+            if not stand:
+                return None
+            first = b""
+            known = set(zip(self._sums, self._lengths(), strict=True))
+            if any((zlib.crc32(line), len(line)) in known for line in others.split(b"\n")[:-1]):
+                return None
+        elif len(behind) == BEHIND_CUT_BYTES:
+            return None
+        self._fall(stand)
+        self.length = border + len(first)
+        self._sum = zlib.crc32(first)
+        return self.length
+
+    def cut_to(self, offset: int, read: Callable[[int, int], bytes]) -> None:
+        """It was cut there: only that much counts as read."""
+        stand = next((at for at in range(len(self._ends), 0, -1) if self._ends[at - 1] <= offset), 0)
+        self._fall(stand)
+        border = self._end(stand)
+        if offset < border or offset - border > BEHIND_CUT_BYTES:
+            self._restart(offset)
+        else:
+            self._sum = zlib.crc32(read(border, offset - border))
+        self.length = offset
+
+    def written_anew(self, data: bytes) -> bool:
+        """Whether these bytes, the next ones behind a cut, put back the line that stood there. To be asked before
+        :meth:`grew`: then it was no cut, but is a file that is being written from its start.
+        """
+        end = data.find(b"\n")
+        if self._fallen is None or end < 0:
+            return False
+        fallen, self._fallen = self._fallen, None
+        return fallen == (zlib.crc32(data[:end], self._sum), self.length - self._end(len(self._ends)) + end)
+
+    def _fall(self, stand: int) -> None:
+        """Only so many lines are left."""
+        gone = stand < len(self._ends)
+        self._fallen = (self._sums[stand], self._ends[stand] - self._end(stand) - 1) if gone else None
+        del self._ends[stand:], self._sums[stand:]
+
+    def _restart(self, offset: int) -> None:
+        del self._ends[:], self._sums[:]
+        self._base, self._sum = offset, 0
+
+    def _end(self, lines: int) -> int:
+        return self._ends[lines - 1] if lines else self._base
+
+    def _lengths(self) -> list[int]:
+        return [end - self._end(number) - 1 for number, end in enumerate(self._ends)]
+
+    def _stands(self, number: int, read: Callable[[int, int], bytes]) -> bool:
+        start, end = self._end(number), self._ends[number]
+        found = read(start, end - start)
+        return len(found) == end - start and found[-1:] == b"\n" and zlib.crc32(found[:-1]) == self._sums[number]
 
 
 def _digest(data: bytes) -> str:

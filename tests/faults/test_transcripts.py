@@ -57,6 +57,11 @@ def cut_short(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 40)
 
 
+def cut_in_half(path: Path) -> None:
+    """In an earlier turn: what runs now is not in it any more."""
+    os.truncate(path, path.stat().st_size // 2)
+
+
 def deleted(path: Path) -> None:
     path.unlink()
 
@@ -78,6 +83,7 @@ FAULTS: tuple[Callable[[Path], None], ...] = (
     rotated,
     truncated,
     cut_short,
+    cut_in_half,
     deleted,
     moved_aside,
     linked,
