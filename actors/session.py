@@ -88,6 +88,7 @@ SessionCommand: TypeAlias = (
     | transcript.FactsRead
     | transcript.CaughtUp
     | transcript.Looked
+    | transcript.RecordUnread
     | mouth.MouthReport
     | ChildFailed
 )
@@ -182,11 +183,14 @@ class SessionActor(Actor):
             case turn.InterruptTurn():
                 self._interrupt(message)
             case turn.EndProvider():
+                self._given_up()
                 self.mouth.tell(mouth.Close(grace_s=END_GRACE_S))
             case turn.LookAgain():
                 self.watcher.tell(transcript.Look(turn_id=message.turn_id))
             case transcript.Looked():
                 self._looked(message.turn_id)
+            case transcript.RecordUnread():
+                self.stalls.unread(message.path, message.reason)
             case transcript.FactsRead():
                 self._facts(message)
             case transcript.CaughtUp():
@@ -260,8 +264,13 @@ class SessionActor(Actor):
             self.mouth.tell(mouth.Withdraw(message_id=message.message_id))
 
     def _interrupt(self, message: turn.InterruptTurn) -> None:
+        self._given_up()
         if not self.closing:
             self.mouth.tell(mouth.PressInterrupt(turn_id=message.turn_id))
+
+    def _given_up(self) -> None:
+        if self.stalls.blind:
+            self.watcher.tell(transcript.GivenUp())
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -353,6 +362,7 @@ class SessionActor(Actor):
         self.watcher.stop()
         self.watcher = self._spawn_watcher()
         self._reader_waits = False
+        self.stalls.unread("", "")  # this one has not looked yet
         self.cli.follow_again()
 
     # --- facts ------------------------------------------------------------------------------------------------------

@@ -42,6 +42,8 @@ class StallWatch:
         self._observed: dict[str, int] = {}
         self._suspected: int | None = None
         self._watchers = 0
+        self._unread = ("", "")
+        self._unread_told: set[TurnId] = set()
 
     # --- what is heard ------------------------------------------------------------------------------------------------
 
@@ -66,8 +68,28 @@ class StallWatch:
             elif native:
                 self._tracks.pop(native, None)
 
+    @property
+    def blind(self) -> bool:
+        """Whether the record cannot be read."""
+        return bool(self._unread[1])
+
+    def unread(self, path: str, reason: str) -> None:
+        """The record cannot be read (``reason``), or can be again: told at once, for nothing else will be heard."""
+        self._unread = (path, reason)
+        self._unread_told.clear()
+        self._tell_unread()
+
+    def _tell_unread(self) -> None:
+        session = self._session
+        if self._unread[1]:
+            for turn_id in session.core.open:
+                if turn_id not in self._unread_told:
+                    self._unread_told.add(turn_id)
+                    self._tell(turn_id, self.wait_of(turn_id), session.clock.monotonic() - self._heard_mono_s)
+
     def follow(self) -> None:
         """A turn may be open now: watch it."""
+        self._tell_unread()
         if not self._armed and self._session.core.open:
             self._armed = True
             self.heard()
@@ -194,6 +216,7 @@ class StallWatch:
                 settling=turn_id is not None and session.core.settling(turn_id),
                 cli=session.cli.state,
                 ending=session.cli.ending,
+                unread=self._unread,
                 status=self._status,
                 track=self._tracks.get(native, stall.Track()),
                 since=open_turn.turn.accepted_at if open_turn is not None else accepted_at,

@@ -33,6 +33,10 @@ FIND_MAX_S = 2.0
 begins anew."""
 FINAL_READS_MAX = 120
 """Looks at a record that cannot be read, half a second apart, before its end is reported as unread."""
+BLIND_READS_MAX = 4
+"""The same where somebody gave the turn up and waits; and before a look that was asked for is answered unread."""
+BLIND_TOLD_READS = 2
+"""After so many looks in a row that saw nothing it is told that the record cannot be read."""
 
 _RECORD_CHANGED = FileChangedHint(path="record")
 _STATUS_CHANGED = FileChangedHint(path="status")
@@ -101,12 +105,36 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     read: bool
 
 
+class RecordUnread(msgspec.Struct, frozen=True, kw_only=True):
+    """To the session: that record cannot be read, and why; "" once it can be again."""
+
+    path: str
+    reason: str
+
+
+class GivenUp(msgspec.Struct, frozen=True):
+    """From the session: a turn was given up. With the CLI gone, a record that cannot be read is not waited for long."""
+
+
+class _BlindDue(msgspec.Struct, frozen=True):
+    """Look again at the record that could not be read."""
+
+
 class _FindDue(msgspec.Struct, frozen=True):
     """Look again for the record whose name is not known."""
 
 
 WatcherCommand: TypeAlias = (
-    Follow | FollowStatus | FactsTaken | Look | FileChangedHint | EndpointGoneHint | SweepHint | _FindDue
+    Follow
+    | FollowStatus
+    | FactsTaken
+    | Look
+    | GivenUp
+    | FileChangedHint
+    | EndpointGoneHint
+    | SweepHint
+    | _FindDue
+    | _BlindDue
 )
 
 
@@ -149,6 +177,9 @@ class TranscriptWatcherActor(Actor):
         self._status_hinted = False
         self._gone: EndpointGoneHint | None = None
         self._final_reads = 0
+        self._final_reads_max = FINAL_READS_MAX
+        self._blind_reads = 0
+        """Looks in a row that saw nothing."""
         self._waiting = False
         """The session has a piece, and more is there: it says when it wants the next one."""
         self._status_new: bytes | None = None
@@ -178,9 +209,11 @@ class TranscriptWatcherActor(Actor):
                 self._looks.append(message.turn_id)
                 self._read_status()
                 self._read()
+            case GivenUp():
+                self._final_reads_max = BLIND_READS_MAX
             case FileChangedHint():
                 self._changed(message)
-            case SweepHint():
+            case SweepHint() | _BlindDue():
                 self._read_status()
                 self._read()
             case _FindDue():
@@ -243,6 +276,7 @@ class TranscriptWatcherActor(Actor):
             self._earlier_to = dict.fromkeys((source.path for source in message.earlier), 0)
         self._oracle = message.oracle(self._offset)
         self._gone = None
+        self._final_reads_max = FINAL_READS_MAX
         self._caught_up = None
         self._watch(message.source)
         self._read()
@@ -304,7 +338,7 @@ class TranscriptWatcherActor(Actor):
             facts = self._oracle.feed_snapshot(self._status.path, data)
             if facts:
                 self._tell(tuple(facts), None)
-        if not self._blind and self._looks:
+        if self._looks and (not self._blind or self._blind_reads >= BLIND_READS_MAX):
             parent, looks, self._looks = self.parent, self._looks, []
             assert parent is not None
             for turn_id in looks:
@@ -330,7 +364,7 @@ class TranscriptWatcherActor(Actor):
         assert following is not None
         assert oracle is not None
         if not following.source.path and not self._find(following):
-            self._blind = False
+            self._sees("")
             self._exhausted()
             return False
         assert self._following is not None
@@ -345,7 +379,7 @@ class TranscriptWatcherActor(Actor):
                     return True
                 self._exhausted()
             case Bytes():
-                self._blind = False
+                self._sees(path)
                 self._inode, self._device = read.inode, read.device
                 data = read.data[known:]
                 if self._marks.written_anew(data):
@@ -362,14 +396,13 @@ class TranscriptWatcherActor(Actor):
                     self._read_rest(read.moved_to)
                 if self._start_over(read):
                     return True
-                self._blind = False
+                self._sees(path)
                 self._exhausted()
             case Missing():
-                self._blind = False
+                self._sees(path)
                 self._exhausted()
             case Unreadable():
-                self._blind = True
-                self._unreadable()
+                self._unreadable(path, read.reason)
             case _:
                 assert_never(read)
         return False
@@ -501,14 +534,29 @@ class TranscriptWatcherActor(Actor):
         facts = oracle.eof(following.source.path)
         self._tell((*facts, RecordExhausted(exit_status=gone.exit_status)), None)
 
-    def _unreadable(self) -> None:
-        if self._gone is None:
-            return
-        self._final_reads += 1
-        if self._final_reads > FINAL_READS_MAX:
-            self._exhausted()
-        else:
-            self.after(UNREADABLE_RETRY_S, SweepHint(), key="unreadable")
+    def _sees(self, path: str) -> None:
+        if self._blind_reads >= BLIND_TOLD_READS:
+            self._tell_unread(path, "")
+        self._blind, self._blind_reads = False, 0
+        self._final_reads_max = FINAL_READS_MAX
+
+    def _unreadable(self, path: str, reason: str) -> None:
+        """It cannot be looked at: that proves nothing, so it is tried again, by the clock: no hint may tell of it."""
+        self._blind = True
+        self._blind_reads += 1
+        if self._blind_reads == BLIND_TOLD_READS:
+            self._tell_unread(path, reason)
+        if self._gone is not None:
+            self._final_reads += 1
+            if self._final_reads > self._final_reads_max:
+                self._exhausted()
+                return
+        slow = self._blind_reads > FINAL_READS_MAX and self._gone is None
+        self.after(FIND_MAX_S if slow else UNREADABLE_RETRY_S, _BlindDue(), key="unreadable")
+
+    def _tell_unread(self, path: str, reason: str) -> None:
+        assert self.parent is not None
+        self.parent.tell(RecordUnread(path=path, reason=reason))
 
     def _tell(
         self, facts: tuple[Fact | core_turn.Superseded, ...], cursor: Cursor | None, *, more: bool = False

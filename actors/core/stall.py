@@ -41,6 +41,7 @@ StallKind: TypeAlias = Literal[
     "delivery",  # the message is not on record yet
     "queue",  # it waits in the CLI's own queue
     "terminal_record",  # the CLI says that it is idle; its terminal record is missing
+    "record",  # the CLI's record cannot be read
     "provider_gone",  # the CLI is gone; its record is being read to the end
     "journal",  # the journal cannot be written
     "unobserved",  # the record holds the end; the runtime did not see it
@@ -108,6 +109,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         settling: the turn was told its end, and its completion is not committed yet.
         cli: ``starting``, ``idle`` (alive and past its start) or ``gone``.
         ending: the CLI is gone and its record is not read to the end yet.
+        unread: the record that cannot be read, and why; both "" while it can.
         since: when the turn was accepted, Unix seconds.
     """
 
@@ -119,6 +121,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     settling: bool = False
     cli: str = "idle"
     ending: bool = False
+    unread: tuple[str, str] = ("", "")
     status: CliStatusSeen | None = None
     track: Track = msgspec.field(default_factory=Track)
     bound_at: float | None = None
@@ -137,6 +140,10 @@ def diagnose(view: View) -> Wait:
     if view.dialog is not None:
         kind, question = view.dialog
         return Wait(kind="person", what=f"a person: a {kind} dialog is open: {shown(question)}", evidence=evidence)
+    path, reason = view.unread
+    if reason:
+        what = f"the record of {view.provider}, {shown(path)}, which cannot be read: {reason}"
+        return Wait(kind="record", what=what, evidence=evidence)
     if view.ending:
         return Wait(kind="provider_gone", what=f"the record of {view.provider}, which is gone", evidence=evidence)
     if view.held:

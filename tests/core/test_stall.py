@@ -60,6 +60,11 @@ def after(*facts) -> Track:
         ({"stage": "queued"}, "queue", "the queue"),
         ({"stage": "waiting", "held": "a draft in the input box"}, "person", "a draft"),
         ({"track": after(PROMPT, TOOL), "ending": True}, "provider_gone", "which is gone"),
+        (
+            {"track": after(PROMPT, TOOL), "ending": True, "unread": ("/r.jsonl", "EACCES")},
+            "record",
+            "/r.jsonl, which cannot",
+        ),
         ({"track": after(PROMPT, TOOL), "journal_waits": True, "ending": True}, "journal", "the journal"),
     ],
 )

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from faults.pane_host import PaneHost
+from host_kit import WAIT_S
+from kit_system import until
+from lastword import events
 
 pytestmark = [pytest.mark.tmux, pytest.mark.contract("C02"), pytest.mark.contract("C17")]
 
@@ -137,6 +141,49 @@ def test_c02_a_record_that_cannot_be_looked_at_for_a_while_proves_nothing(host, 
     assert host.completed(session, 2)[1].answer == "second answer"
     assert host.run(session, "third [[say:third answer]]").answer == "third answer"
     session.close()
+
+
+def unreadable(path: Path, how: str) -> None:
+    path.rename(path.with_suffix(".aside"))
+    if how == "folder":
+        path.mkdir()
+    elif how == "loop":
+        path.symlink_to(path.name)
+    else:
+        path.symlink_to("/dev/null")
+
+
+@pytest.mark.contract("C07")
+@pytest.mark.contract("C42")
+@pytest.mark.parametrize("how", ["folder", "loop", "no file"])
+def test_c07_a_deadline_is_kept_though_the_record_cannot_be_read(how):
+    """Where the CLI lives (it can write into what is no file), it is not ended for that; the scripted one dies of the
+    others. Either way what is waited for is named, and the session goes on once its record is there again.
+    """
+    with PaneHost() as host:
+        session = host.session()
+        host.run(session, "first prompt [[say:first answer]]")
+        path, cli = host.record(session), host.cli(session)
+        sent = session.send("second [[sleep:3]][[tool:Bash:true]][[sleep:40]]", deadline_s=4.0)
+        host.running(session, 2)
+        unreadable(path, how)
+        began = time.monotonic()
+        told = until(
+            lambda: [e for e in host.log(session) if isinstance(e.body, events.StallDiagnosed)], within_s=WAIT_S
+        )
+        assert [(each.turn_id, each.body.kind) for each in told] == [(sent.turn_id, "record")]
+        assert path.name in told[0].body.waits_for
+        assert "cannot be read" in told[0].body.waits_for
+        waits = session.snapshot().waits_for
+        assert waits is not None
+        assert waits.kind == "record"
+        done = host.completed(session, 2)[1]
+        assert time.monotonic() - began < 15.0
+        assert (done.turn_id, done.status, done.error.kind) == (sent.turn_id, "cancelled", "deadline")
+        assert cli.is_alive() is (how == "no file")
+        (path.rmdir if how == "folder" else path.unlink)()
+        path.with_suffix(".aside").rename(path)
+        assert host.run(session, "third [[say:third answer]]").answer == "third answer"
 
 
 @pytest.mark.parametrize("fault", [other_in_place, replaced, moved_aside], ids=lambda fault: fault.__name__)
