@@ -270,7 +270,7 @@ class Runtime:
 
         Raises:
             UsageError: ``unknown_provider``, ``unsupported_capability`` (not over that transport), ``unknown_session``,
-                ``cwd_unusable``, ``usage``, ``runtime_closed``, ``forked`` (as every call in a process that was forked off).
+                ``cwd_unusable``, ``usage``, ``runtime_closed``, ``forked`` (as is every call in a forked process).
             ProviderError: ``provider_unavailable``, ``unsupported_cli_version``.
             TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
             RejectedError: ``session_closed`` for a known one that was closed.
