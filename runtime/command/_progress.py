@@ -132,6 +132,8 @@ def describe(event: Event) -> str:
             text = f"the CLI tries again: {body.message}"
         case events.AssistantMessage():
             text = f"says: {one_line(body.text, ARGUMENT_CHARS)}"
+        case events.AssistantDelta():
+            text = f"writes: {one_line(body.text, ARGUMENT_CHARS)}"
         case events.ToolStarted():
             text = f"tool {body.name} {one_line(body.arguments, ARGUMENT_CHARS)}"
         case events.ToolFinished():
