@@ -118,7 +118,7 @@ class Admission:
             message_id=message_id,
             session_id=session_id,
             text=submit.text,
-            taken="started_turn" if starts_turn else "pending",
+            taken="started_turn" if starts_turn else session.deps.waits_as,
             turn_id=turn_id,
             accepted_at=now,
             deadline_at=deadline_at,

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, assert_never
 
 from lastword.actors import mouth, transcript, turn
 from lastword.actors.admission import Admission
+from lastword.actors.api import ApiActor
 from lastword.actors.controls import Controls
 from lastword.actors.core import events, reconcile
 from lastword.actors.core import session as core
@@ -256,7 +257,8 @@ class SessionActor(Actor):
 
     def _interrupt(self, message: turn.InterruptTurn) -> None:
         if not self.closing:
-            self.mouth.tell(mouth.PressInterrupt(turn_id=message.turn_id))
+            native = self.core.open.get(message.turn_id, "")
+            self.mouth.tell(mouth.PressInterrupt(turn_id=message.turn_id, native_turn=native))
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -333,6 +335,9 @@ class SessionActor(Actor):
 
     def _spawn_mouth(self, session_id: SessionId) -> Ref:
         deps = self.deps
+        if deps.transport.name == "api":
+            loop = (deps.transport, deps.adapter, deps.files, deps.journal, session_id)
+            return self.spawn(ApiActor, *loop, name=f"{session_id}/api")
         if deps.streams is not None:
             parts = (deps.transport, deps.adapter, deps.files, deps.wakes)
             return self.spawn(StdioActor, *parts, name=f"{session_id}/stdio")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -9,9 +10,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from lastword.actors.core.adapter import Adapter, Adapters, AnyAdapter
+from lastword.actors.core.adapter import Adapter, Adapters, AnyAdapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import ProviderError, UsageError
+from lastword.actors.core.service import ApiAdapter
 
 VERSION_TIMEOUT_S = 20.0
 """How long ``CLI --version`` may take."""
@@ -105,6 +107,24 @@ def find_executable(adapter: Adapter, override: Executable | None, env: Mapping[
         remedy="Install it, or name it with executables=",
         provider=adapter.name,
     )
+
+
+def check_service(adapter: ApiAdapter, request: LaunchRequest) -> str:
+    """Whether that API can be asked so; the version of its SDK.
+
+    Raises:
+        UsageError: ``usage``: its arguments are none, or no model is named.
+        ProviderError: ``provider_unavailable``: the extra that brings its SDK is missing, or its key is.
+    """
+    from lastword.transports.api import unready  # noqa: PLC0415 - late: a host of CLIs has none
+
+    error = unready(adapter.service, request.env)
+    if error is not None:
+        raise error
+    fault = adapter.unfit(request)
+    if fault:
+        raise UsageError("usage", fault, provider=adapter.name)
+    return f"{adapter.service.sdk} {importlib.metadata.version(adapter.service.sdk)}"
 
 
 _Files = tuple[tuple[int, int], ...]

@@ -121,7 +121,7 @@ class StdioHost:
         )
 
 
-def killed_host(**order: Any) -> dict[str, Any]:
+def killed_host(before_kill: Callable[[], object] = lambda: None, **order: Any) -> dict[str, Any]:
     """A host in a process of its own (``structured_host.py``), with these orders, ended by SIGKILL; what it told."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
@@ -132,8 +132,11 @@ def killed_host(**order: Any) -> dict[str, Any]:
         host.stdin.write(json.dumps(order).encode() + b"\n")
         host.stdin.flush()
         told: dict[str, Any] = json.loads(host.stdout.readline())
-        host.kill()
-        host.wait(WAIT_S)
+        try:
+            before_kill()
+        finally:
+            host.kill()
+            host.wait(WAIT_S)
     return told
 
 

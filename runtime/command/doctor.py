@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Literal
 
@@ -65,6 +66,7 @@ def examine(state: Path) -> Iterator[Check]:
     )
     yield _tmux()
     yield from _providers()
+    yield from _services()
     yield _folder(state)
     yield _journal(state)
     yield _watch()
@@ -105,6 +107,23 @@ def _providers() -> Iterator[Check]:
             yield Check(name=name, verdict="note", found=f"pinned for rehearsals: {cached}")
     for fault in faults:  # another CLI is enough for a turn
         yield msgspec.structs.replace(fault, verdict="note") if usable else fault
+
+
+def _services() -> Iterator[Check]:
+    """Model APIs: each an extra, so none that is missing is a fault."""
+    from lastword.transports.api import unready  # noqa: PLC0415 - late
+    from lastword.transports.providers.services import SERVICES  # noqa: PLC0415
+
+    for adapter in SERVICES:
+        service = adapter.service
+        error = unready(service, os.environ)
+        if error is not None:
+            yield msgspec.structs.replace(_bad(adapter.name, error), verdict="note")
+            continue
+        found = f"{service.sdk} {version_of(service.sdk)}, over api"
+        named = os.environ.get(service.model)
+        remedy = "" if named else f"Name a model with model=, or set {service.model}"
+        yield Check(name=adapter.name, verdict="ok", found=f"{found}, model {named or 'not named'}", remedy=remedy)
 
 
 def _folder(state: Path) -> Check:

@@ -73,7 +73,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("run")
-@click.option("--provider", help="Which CLI (default: the first that is built in).")
+@click.option("--provider", help="Which CLI or API (default: the first that is built in).")
 @click.option("--cwd", type=click.Path(path_type=Path), help="Working directory of the CLI (default: this one).")
 @click.option("--model", default="", help="Passed to the CLI.")
 @click.option("--permission-mode", default="", help="Passed to the CLI.")
@@ -134,7 +134,8 @@ def _place(options: _Options, stack: ExitStack) -> _Place:
     from lastword.runtime.testing import Rehearsal  # noqa: PLC0415
     from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
 
-    executable = find_real_cli(preflight.find_adapter(ADAPTERS, options.provider, options.transport))
+    adapter = preflight.find_adapter(ADAPTERS, options.provider, options.transport)
+    executables = {} if adapter.transport == "api" else {options.provider: str(find_real_cli(adapter))}
     sealed = stack.enter_context(Rehearsal(provider=options.provider))
     env, cwd = sealed.env, sealed.cwd
     if options.cwd is not None:
@@ -144,7 +145,7 @@ def _place(options: _Options, stack: ExitStack) -> _Place:
         state=options.state or sealed.root / "state",
         cwd=cwd,
         env=env,
-        executables={options.provider: str(executable)},
+        executables=executables,
     )
 
 
@@ -241,7 +242,7 @@ def _tell(completion: Completion, *, json_form: bool) -> None:
     if completion.error is not None:
         note(f"lastword: {one_line(completion.error.message or completion.status)} ({completion.error.kind}).")
     elif completion.empty and not json_form:
-        note("lastword: the CLI recorded an empty answer.")
+        note("lastword: an empty answer was recorded.")
 
 
 def _tell_dialog(left: _DialogLeftError, *, json_form: bool) -> None:

@@ -11,6 +11,7 @@ from lastword.transports.providers.claude_code_structured import ClaudeCodeStruc
 from lastword.transports.providers.codex import CodexAdapter
 from lastword.transports.providers.memory import MemoryAdapter
 from lastword.transports.providers.pi_structured import PiStructuredAdapter
+from lastword.transports.providers.services import SERVICES
 
 _ADAPTERS: tuple[AnyAdapter, ...] = (
     ClaudeCodeAdapter(),
@@ -21,6 +22,7 @@ _ADAPTERS: tuple[AnyAdapter, ...] = (
     QWEN,
     OPENCODE,
     ANY,
+    *SERVICES,
     MemoryAdapter(),
 )
 ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}
