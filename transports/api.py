@@ -227,7 +227,7 @@ class Services:
 
         threading.Thread(target=load, name="lastword-api-load", daemon=True).start()  # it may take a second
         module = await loaded
-        driver: Driver = module.make(self._env.get(service.key, ""), self._env.get(service.base_url))
+        driver: Driver = module.make(self._env)
         return driver
 
     def _started(self) -> asyncio.AbstractEventLoop:

@@ -18,6 +18,7 @@ from lastword.transports.api_hooks import (
     http_of,
 )
 
+BASE_URL = "https://api.anthropic.com"
 _sdk: Any = importlib.import_module("anthropic")
 _http: Any = http_of(_sdk)
 
@@ -25,10 +26,10 @@ _http: Any = http_of(_sdk)
 class AnthropicDriver:
     """One client; its connections are kept between requests."""
 
-    def __init__(self, key: str, base_url: str | None) -> None:
+    def __init__(self, env: Mapping[str, str]) -> None:
         self._client = _sdk.AsyncAnthropic(
-            api_key=key,
-            base_url=base_url or None,
+            api_key=env["ANTHROPIC_API_KEY"],
+            base_url=env.get("ANTHROPIC_BASE_URL") or BASE_URL,
             max_retries=RETRIES_MAX,
             timeout=_http.Timeout(READ_S, connect=CONNECT_S),
             http_client=_sdk.DefaultAsyncHttpxClient(event_hooks=HOOKS),
@@ -59,6 +60,6 @@ class AnthropicDriver:
         await self._client.close()
 
 
-def make(key: str, base_url: str | None) -> AnthropicDriver:
-    """As :mod:`lastword.transports.api` has drivers made."""
-    return AnthropicDriver(key, base_url)
+def make(env: Mapping[str, str]) -> AnthropicDriver:
+    """As :mod:`lastword.transports.api` has drivers made: by the runtime's environment, not by the process's own."""
+    return AnthropicDriver(env)

@@ -19,6 +19,7 @@ from lastword.transports.api_hooks import (
     http_of,
 )
 
+BASE_URL = "https://api.openai.com/v1"
 _sdk: Any = importlib.import_module("openai")
 _http: Any = http_of(_sdk)
 
@@ -26,14 +27,16 @@ _http: Any = http_of(_sdk)
 class OpenAiDriver:
     """One client; its connections are kept between requests."""
 
-    def __init__(self, key: str, base_url: str | None) -> None:
+    def __init__(self, env: Mapping[str, str]) -> None:
         self._client = _sdk.AsyncOpenAI(
-            api_key=key,
-            base_url=base_url or None,
+            api_key=env["OPENAI_API_KEY"],
+            base_url=env.get("OPENAI_BASE_URL") or BASE_URL,
             max_retries=RETRIES_MAX,
             timeout=_http.Timeout(READ_S, connect=CONNECT_S),
             http_client=_sdk.DefaultAsyncHttpxClient(event_hooks=HOOKS),
         )
+        self._client.organization = env.get("OPENAI_ORG_ID")
+        self._client.project = env.get("OPENAI_PROJECT_ID")
 
     async def ask(self, body: Mapping[str, Any], streamed: Callable[[str, str], None]) -> bytes:
         """One streamed request, to its end."""
@@ -67,6 +70,6 @@ class OpenAiDriver:
         await self._client.close()
 
 
-def make(key: str, base_url: str | None) -> OpenAiDriver:
-    """As :mod:`lastword.transports.api` has drivers made."""
-    return OpenAiDriver(key, base_url)
+def make(env: Mapping[str, str]) -> OpenAiDriver:
+    """As :mod:`lastword.transports.api` has drivers made: by the runtime's environment, not by the process's own."""
+    return OpenAiDriver(env)

@@ -259,6 +259,19 @@ def test_c21_what_is_no_tool_is_refused_at_the_door(provider: str, tmp_path, too
     assert refused.value.kind == "usage"
 
 
+def test_c62_a_driver_goes_by_the_runtimes_environment_and_not_by_the_processes_own(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (BASE_URL[provider][0], KEY[provider], "ANTHROPIC_AUTH_TOKEN", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "https://elsewhere.example")
+    driver = importlib.import_module(f"lastword.transports.api_{provider}").make({KEY[provider]: "ours"})
+    client = driver._client
+    assert str(client.base_url).startswith(f"https://api.{provider}.com")
+    headers = {**client.auth_headers, **client.default_headers}
+    assert "elsewhere" not in str(headers)
+    assert "ours" in str(headers)
+
+
 def test_the_system_text_and_the_limit_of_tokens_reach_the_service(host: ApiHost) -> None:
     session = host.session("--system", "Be brief.", "--max-tokens", "321")
     assert session.run("hello", deadline_s=WAIT_S).status == "completed"
