@@ -30,13 +30,10 @@ def find_adapter(adapters: Adapters, provider: str, transport: TransportName | N
     """
     over = [adapter for (name, _), adapter in adapters.items() if name == provider]
     if not over:
-        from lastword.transports.providers.readers import READERS  # noqa: PLC0415 - for the refusal alone
-
         known = ", ".join(sorted({name for name, _ in adapters}))
-        only_read = f"{provider!r} cannot be driven yet, only its record files are read (lastword read)"
         raise UsageError(
             "unknown_provider",
-            only_read if provider in READERS else f"no provider is called {provider!r}",
+            f"no provider is called {provider!r}",
             remedy=f"Known here: {known}",
             provider=provider,
         )
@@ -199,7 +196,9 @@ def check_version(adapter: Adapter, version: str, *, allow_uncertified: bool) ->
     """
     if allow_uncertified or version in adapter.certified_versions:
         return
-    certified = ", ".join(adapter.certified_versions)
+    certified = ", ".join(adapter.certified_versions) or "none"
+    if "emulated" in adapter.capabilities:
+        certified += "; it is emulated: written from documents, never seen on the real CLI"
     raise ProviderError(
         "unsupported_cli_version",
         f"{adapter.name} {version} was never certified (certified: {certified})",

@@ -306,7 +306,8 @@ class Runtime:
             version = preflight.check_service(cast("ApiAdapter", adapter), asked)
         else:
             executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
-        if adapter.certified_versions:  # else it stands for any program, which says itself what it is
+        # one without versions stands for any program, which says itself what it is
+        if adapter.certified_versions or "emulated" in adapter.capabilities:
             version = self._versions.of(adapter, executable, self._env)
             preflight.check_version(adapter, version, allow_uncertified=self._allow_uncertified)
         edge = self._open_edge(adapter.transport)

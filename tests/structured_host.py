@@ -20,6 +20,7 @@ def main() -> None:
         env=order["env"],
         executables={provider: tuple(order["argv"])},
         tools=import_module(order["tools"]).TOOLS if order.get("tools") else (),
+        allow_uncertified=bool(order.get("allow_uncertified")),
         durability="process",
     )
     session = runtime.session(provider, cwd=order["cwd"], **options)

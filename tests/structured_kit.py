@@ -115,6 +115,7 @@ class StdioHost:
             env=self.env,
             provider=self.provider,
             argv=self.argv,
+            allow_uncertified=self.options.get("allow_uncertified", False),
             options={"args": self.args, "permission_mode": self.permission_mode, "transport": "structured"},
             messages=messages,
             wait_for=wait_for,

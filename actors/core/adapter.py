@@ -185,6 +185,7 @@ Capability = Literal[
     "cli_started_turns",
     "asserts_completion",  # its record says when a turn is over
     "versions_in_record",
+    "emulated",  # written from documents: never seen on the real CLI, certified on nothing
 ]
 
 

@@ -18,6 +18,7 @@ from lastword.runtime.command._desk import cli_providers, host_lives
 from lastword.runtime.command._rehearse import cached_cli
 from lastword.runtime.command._show import as_json, default_state, one_line, out, state_option
 
+EMULATED = "emulated: written from documents, never seen on the real CLI"
 PYTHON_MIN = (3, 11)
 
 
@@ -93,12 +94,19 @@ def _providers() -> Iterator[Check]:
         over = [adapter for (known, _), adapter in ADAPTERS.items() if known == name]
         adapter = over[0]
         ways = ", ".join(each.transport for each in over)
+        emulated = "emulated" in adapter.capabilities
         try:
             executable = preflight.find_executable(adapter, None, os.environ)
+            if emulated:
+                version = versions.of(adapter, executable, os.environ)
+                found = f"{version}, over {ways} ({executable[0]}); {EMULATED}"
+                yield Check(name=name, verdict="note", found=found, remedy="Accept it with --allow-uncertified")
+                continue
             version = versions.of(adapter, executable, os.environ)
             preflight.check_version(adapter, version, allow_uncertified=False)
         except LastwordError as error:
-            faults.append(_bad(name, error))
+            bad = _bad(name, error)
+            faults.append(msgspec.structs.replace(bad, found=f"{bad.found}; {EMULATED}") if emulated else bad)
         else:
             usable += 1
             yield Check(name=name, verdict="ok", found=f"{version}, certified, over {ways} ({executable[0]})")
