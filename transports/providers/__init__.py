@@ -9,6 +9,7 @@ from lastword.transports.providers.acp import ANY, GEMINI, OPENCODE, QWEN
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.claude_code_structured import ClaudeCodeStructuredAdapter
 from lastword.transports.providers.codex import CodexAdapter
+from lastword.transports.providers.cursor import CursorAdapter
 from lastword.transports.providers.memory import MemoryAdapter
 from lastword.transports.providers.pi_structured import PiStructuredAdapter
 from lastword.transports.providers.services import SERVICES
@@ -21,6 +22,7 @@ _ADAPTERS: tuple[AnyAdapter, ...] = (
     GEMINI,
     QWEN,
     OPENCODE,
+    CursorAdapter(),
     ANY,
     *SERVICES,
     MemoryAdapter(),
