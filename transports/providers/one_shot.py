@@ -63,17 +63,21 @@ def recipe(
     run: Sequence[str],
     *,
     named: Sequence[str] = (),
+    last: Sequence[str] = (),
     mint: Sequence[str] = (),
     stderr: bool = False,
+    on_stdin: bool = False,
 ) -> LaunchRecipe:
     """A shell that waits for the prompt and becomes ``run``, the prompt behind it.
 
     Args:
         request: what was asked for.
-        run: the CLI's command line up to the prompt.
-        named: what goes before the prompt where the conversation has a name; ``{}`` stands for that name.
+        run: the CLI's command line.
+        named: what goes behind it where the conversation has a name; ``{}`` stands for that name.
+        last: what stands right before the prompt.
         mint: a command that prints the name of a new conversation: run first, where there is none.
         stderr: what it says there is part of the record.
+        on_stdin: the prompt is no argument, it is read from stdin; the shell stays, and waits for the CLI.
     """
     lines = [f"name={shlex.quote(request.native_session)}"]
     if mint:
@@ -84,12 +88,19 @@ def recipe(
     words = shlex.join(run)
     if named and (mint or request.native_session):
         words += " " + " ".join('"$name"' if word == "{}" else shlex.quote(word) for word in named)
+    words += "".join(f" {shlex.quote(word)}" for word in last)
+    told = " 2>&1" if stderr else ""
     lines += [
         """printf '{"type":"lastword.ready","name":"%s"}\\n' "$name" """.strip(),
         "IFS=' ' read -r key text || exit 0",
-        'prompt=$(printf %s "$text" | base64 -d; echo .)',
-        f'exec {words} "${{prompt%.}}" </dev/null' + (" 2>&1" if stderr else ""),
     ]
+    if on_stdin:
+        lines.append(f'printf %s "$text" | base64 -d | {words}{told}')
+    else:
+        lines += [
+            'prompt=$(printf %s "$text" | base64 -d; echo .)',
+            f'exec {words} "${{prompt%.}}" </dev/null{told}',
+        ]
     return LaunchRecipe(argv=("/bin/sh", "-c", "\n".join(lines)), env={}, native_session=request.native_session)
 
 
