@@ -11,6 +11,7 @@ from lastword.transports.providers.claude_code_structured import ClaudeCodeStruc
 from lastword.transports.providers.codex import CodexAdapter
 from lastword.transports.providers.cursor import CursorAdapter
 from lastword.transports.providers.memory import MemoryAdapter
+from lastword.transports.providers.muse import MuseAdapter
 from lastword.transports.providers.pi_structured import PiStructuredAdapter
 from lastword.transports.providers.services import SERVICES
 
@@ -23,6 +24,7 @@ _ADAPTERS: tuple[AnyAdapter, ...] = (
     QWEN,
     OPENCODE,
     CursorAdapter(),
+    MuseAdapter(),
     ANY,
     *SERVICES,
     MemoryAdapter(),

@@ -13,6 +13,7 @@ from lastword.transports.providers.claude_code_reader import ClaudeCodeReader
 from lastword.transports.providers.codex_reader import CodexReader
 from lastword.transports.providers.cursor import CursorReader
 from lastword.transports.providers.gemini_oracle import GeminiReader
+from lastword.transports.providers.muse import MuseReader
 from lastword.transports.providers.opencode_oracle import OpencodeReader
 from lastword.transports.providers.pi_reader import PiReader
 from lastword.transports.providers.qwen_oracle import QwenReader
@@ -22,6 +23,7 @@ _RECORDS: tuple[Reader, ...] = (
     CodexReader(),
     CursorReader(),
     GeminiReader(),
+    MuseReader(),
     OpencodeReader(),
     PiReader(),
     QwenReader(),
