@@ -106,6 +106,14 @@ FAMILIES = (
         2,
     ),
     Family(
+        "agy",
+        ("agy/emulated/cases",),
+        re.compile(rb'"conversation_id": ?"([^"]+)"'),
+        (b'"status"',),
+        2,
+        by_end_of_file=frozenset({"emulated-"}),
+    ),
+    Family(
         "muse",
         ("muse/emulated/cases",),
         re.compile(rb'"stream": ?{"id": ?"([^"]+)"'),

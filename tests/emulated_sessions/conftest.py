@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lastword.actors import stdio
 from lastword.transports.providers import ADAPTERS
 from structured_kit import StdioHost
 
@@ -18,6 +19,12 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 def emulator(provider: str, *faults: str) -> tuple[str, ...]:
     path = FIXTURES / provider / "emulated" / "emulator.py"
     return (sys.executable, str(path), *(word for fault in faults for word in ("--fault", fault)))
+
+
+@pytest.fixture(autouse=True)
+def quick_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is ended has a tenth of a second to do it by itself."""
+    monkeypatch.setattr(stdio, "GIVEN_UP_GRACE_S", 0.1)
 
 
 @pytest.fixture(params=EMULATED)

@@ -26,6 +26,8 @@ from structured_kit import (
     seen,
 )
 
+NAMED_BY_THE_END = {"agy"}
+"""Whose conversations nobody can name before their first end."""
 Hosts = Callable[..., StdioHost]
 
 
@@ -150,13 +152,14 @@ def test_c02_a_process_that_is_killed_or_ends_without_a_last_word_has_lost_its_t
 @pytest.mark.contract("C17")
 def test_c17_an_answer_that_came_after_the_host_was_killed_is_recovered(host: StdioHost) -> None:
     host.close()
-    told = host.other_host("[[sleep:1]] slow one", wait_for="message_submitted")
+    told = host.other_host("[[sleep:0.6]] slow one", wait_for="message_submitted")
     host.open()
     session = host.again(told["session"])
     done = completion_of(session, told["turns"][0])
-    assert (done.status, done.answer) == ("completed", "echo: [[sleep:1]] slow one")
+    assert (done.status, done.answer) == ("completed", "echo: [[sleep:0.6]] slow one")
     after = session.run("[[history]] after", deadline_s=WAIT_S)
-    assert (after.status, after.answer) == ("completed", "[[sleep:1]] slow one")
+    known = host.provider not in NAMED_BY_THE_END
+    assert (after.status, after.answer) == ("completed", "[[sleep:0.6]] slow one" if known else "")
     assert len(completions(session)) == 2
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter
 from lastword.transports.providers.acp import ANY, GEMINI, OPENCODE, QWEN
+from lastword.transports.providers.agy import AgyAdapter
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.claude_code_structured import ClaudeCodeStructuredAdapter
 from lastword.transports.providers.codex import CodexAdapter
@@ -23,6 +24,7 @@ _ADAPTERS: tuple[AnyAdapter, ...] = (
     GEMINI,
     QWEN,
     OPENCODE,
+    AgyAdapter(),
     CursorAdapter(),
     MuseAdapter(),
     ANY,

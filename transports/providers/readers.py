@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from lastword.actors.core.adapter import Reader
 from lastword.transports.providers import ADAPTERS, PROVIDERS
+from lastword.transports.providers.agy import AgyReader
 from lastword.transports.providers.claude_code_reader import ClaudeCodeReader
 from lastword.transports.providers.codex_reader import CodexReader
 from lastword.transports.providers.cursor import CursorReader
@@ -19,6 +20,7 @@ from lastword.transports.providers.pi_reader import PiReader
 from lastword.transports.providers.qwen_oracle import QwenReader
 
 _RECORDS: tuple[Reader, ...] = (
+    AgyReader(),
     ClaudeCodeReader(),
     CodexReader(),
     CursorReader(),
