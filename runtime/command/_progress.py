@@ -99,6 +99,8 @@ def state_of(event: Event) -> str | None:
             return "starting"
         case events.MessageSubmitted() | events.TurnStarted() | events.ToolFinished() | events.DialogClosed():
             return "running"
+        case events.AssistantDelta():
+            return "writing"
         case events.ToolStarted(name=name):
             return f"tool {one_line(name, 40)}"
         case events.DialogOpened():
@@ -114,6 +116,8 @@ def describe(event: Event) -> str:
             text = f"session {event.session_id} ({body.provider}, {body.transport}) in {body.cwd}"
         case events.ProviderStarted():
             text = f"CLI {body.cli_version} started: pid {body.pid}, pane {body.pane}"
+            if not body.pid:
+                text = f"{body.cli_version} is spoken to"
         case events.MessageAccepted():
             text = f"message accepted: {body.taken}"
         case events.MessageSubmitted():

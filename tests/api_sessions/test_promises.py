@@ -15,6 +15,7 @@ from api_kit import ApiHost, listening
 from kit_system import until
 from lastword import Interrupt, RejectedError, events
 from lastword.actors.core.ports import Batch
+from lastword.runtime.command._record import recorded_end
 from structured_kit import WAIT_S, completed, completion_of, completions, of_type, on_record, seen, side_by_side
 
 ENDS = "unified_completion"
@@ -397,6 +398,10 @@ def test_c17_a_final_answer_on_record_whose_host_was_killed_before_its_completio
     assert completions(session)[1:] == []
     host.runtime._system.shutdown(5.0)  # as a kill: nobody says goodbye to the record
     host.runtime._closed = True
+    row = journal.turn(ack.turn_id)
+    found = recorded_end(journal, journal.session(session.session_id), row)
+    assert found is not None  # what `lastword explain` says of it without any host
+    assert (found.status, found.answer) == ("completed", "echo: unread")
     journal.close()
     host.runtime._hub.close()
     for edge in host.runtime._edges.values():

@@ -11,6 +11,7 @@ from lastword.runtime.testing import SCRIPTED_CLI
 def test_a_models_api_is_rehearsed_without_a_cli_or_a_key(place, provider: str) -> None:
     code, out, err = place.lastword("run", "--rehearse", "--provider", provider, "hello", env=bare(place))
     assert (code, out) == (0, "echo: hello\n"), err
+    assert "writes" not in err
     assert not place.state.exists()
 
 
