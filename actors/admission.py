@@ -101,8 +101,9 @@ class Admission:
     def _settled_on_record(self) -> bool:
         """Whether all that is open has its completion on record already, and only our own notice is on its way."""
         core = self._session.core
-        if core.pending or not core.open or self._accepting:
-            return False
+        owned = all(pending.turn_id in core.open for pending in core.pending.values())
+        if not owned or not core.open or self._accepting:
+            return False  # a message that no turn owns still waits, whatever has ended
         try:
             return all(self._session.deps.reader.completion(turn_id) is not None for turn_id in core.open)
         except JournalError:
