@@ -7,19 +7,21 @@ import importlib.util
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from api_kit import ApiHost
 from kit_system import until
-from lastword import Completion, ProviderError, RejectedError, Session, Tool, UsageError, events
+from lastword import Completion, JournalError, ProviderError, RejectedError, Session, Tool, UsageError, events
+from lastword.actors.core.ports import Batch
 from lastword.runtime.testing.homes import FAKE_OPENAI_KEY
 from lastword.runtime.testing.script import Step, StepError
 from lastword.runtime.testing.wire import CONTEXT_OVERFLOW, ModelRequest
 from lastword.transports import api as edge
-from structured_kit import WAIT_S, completed, of_type, on_record, seen
+from structured_kit import WAIT_S, completed, completion_of, of_type, on_record, seen
 
 BASE_URL = {"anthropic": ("ANTHROPIC_BASE_URL", ""), "openai": ("OPENAI_BASE_URL", "/v1")}
 KEY = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
@@ -183,6 +185,41 @@ def test_c02_an_endpoint_that_is_down_fails_the_turn_after_the_sdks_tries(
     assert done.error.native_kind == "connection"
     (retried,) = of_type(session, events.ProviderRetrying)
     assert retried.body.message == "try 2, after no answer"
+
+
+# --- what the disk does ---
+
+
+@one_vendor
+@pytest.mark.contract("C09")
+@pytest.mark.contract("C32")
+def test_c09_while_the_journal_fails_nothing_is_done_that_is_not_on_record(host: ApiHost) -> None:
+    assert host.runtime is not None
+    journal, failing = host.runtime._journal, threading.Event()
+    record, refused = journal.record, list[int]()
+
+    def unsure(batches: Sequence[Batch], now_wall_s: float) -> Any:
+        if failing.is_set():
+            refused.append(len(batches))
+            raise JournalError("journal_full", "no space")
+        return record(batches, now_wall_s)
+
+    journal.record = unsure  # type: ignore[method-assign]
+    session = host.session()
+    log, gate = host.kit.root / "log", host.kit.root / "gate"
+    command = f"echo ran >>{log}; until test -e {gate}; do sleep 0.01; done"
+    ack = session.send(f"[[tool:Bash:{command}]][[tool:Bash:echo again >>{log}]][[say:done]] work")
+    until(log.exists, within_s=WAIT_S)
+    asked = len(host.heard)
+    failing.set()
+    gate.touch()
+    until(lambda: refused, within_s=WAIT_S)
+    until(lambda: [t for t in threading.enumerate() if t.name.startswith("lastword-tool")] == [], within_s=WAIT_S)
+    assert len(host.heard) == asked  # the result is not on record: the model is not told it
+    failing.clear()
+    done = completion_of(session, ack.turn_id)
+    assert (done.status, done.answer) == ("completed", "done")
+    assert log.read_text().split() == ["ran", "again"]
 
 
 # --- what the host does ----------------------------------------------------------------------------------------------
