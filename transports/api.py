@@ -38,8 +38,9 @@ ERROR_CHARS_MAX: Final = 2000
 _DRIVERS: Final[Mapping[str, str]] = {
     "anthropic": "lastword.transports.api_anthropic",
     "openai": "lastword.transports.api_openai",
+    "openai_chat": "lastword.transports.api_openai_chat",
 }
-"""SDK -> the module here that speaks through it, as :class:`Driver`."""
+"""Driver -> its module, which makes a :class:`Driver`."""
 
 
 class Driver(Protocol):
@@ -207,9 +208,9 @@ class Services:
         raise AssertionError("not reached")
 
     async def _driver(self, service: Service) -> Driver:
-        made = self._drivers.get(service.sdk)
+        made = self._drivers.get(service.driver)
         if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
-            made = self._drivers[service.sdk] = asyncio.ensure_future(self._make_driver(service))
+            made = self._drivers[service.driver] = asyncio.ensure_future(self._make_driver(service))
         return await asyncio.shield(made)
 
     async def _make_driver(self, service: Service) -> Driver:
@@ -218,7 +219,7 @@ class Services:
 
         def load() -> None:
             try:
-                module = importlib.import_module(_DRIVERS[service.sdk])
+                module = importlib.import_module(_DRIVERS[service.driver])
             except BaseException as error:
                 failed = error
                 loop.call_soon_threadsafe(lambda: loaded.set_exception(RuntimeError(f"{type(failed).__name__}")))

@@ -20,11 +20,12 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """Which SDK speaks to it, and by which variables it is configured. No secret stands here.
 
     Attributes:
-        sdk: the package, and the extra of ours that installs it.
+        sdk: the package, and the extra of ours that installs it. driver: who speaks through it.
         key, base_url, model: names of environment variables.
     """
 
     sdk: str
+    driver: str
     key: str
     base_url: str
     model: str

@@ -179,5 +179,6 @@ HOMES: Mapping[str, Home] = {
     "opencode": opencode_home,
     "anthropic": anthropic_home,
     "openai": openai_home,
+    "openai-chat": openai_home,
 }
 """Beside Claude Code's."""

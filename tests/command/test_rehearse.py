@@ -7,7 +7,7 @@ import pytest
 from lastword.runtime.testing import SCRIPTED_CLI
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-chat"])
 def test_a_models_api_is_rehearsed_without_a_cli_or_a_key(place, provider: str) -> None:
     code, out, err = place.lastword("run", "--rehearse", "--provider", provider, "hello", env=bare(place))
     assert (code, out) == (0, "echo: hello\n"), err

@@ -15,6 +15,7 @@ from lastword.transports.providers.anthropic import AnthropicAdapter
 from lastword.transports.providers.api_adapter import resets_at, turn_error
 from lastword.transports.providers.api_oracle import ApiOracle
 from lastword.transports.providers.openai import OpenAiAdapter
+from lastword.transports.providers.openai_chat import OpenAiChatAdapter
 
 TOOL = Tool(name="t", description="d", call=print, parameters={"type": "object", "properties": {}})
 
@@ -62,6 +63,25 @@ def test_openai_is_told_items_and_keeps_nothing_at_the_vendor():
         {"role": "user", "content": "last"},
     ]
     assert "include" not in OpenAiAdapter().body(asked("gpt-4.1"), [], [])
+
+
+def test_chat_completions_are_told_messages_with_each_result_behind_its_call():
+    call = {"id": "id1", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    said = msgspec.json.encode([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    body = OpenAiChatAdapter().body(asked("m", "--system", "S", "--max-tokens", "7"), lines(said), [TOOL])
+    assert [message["role"] for message in body["messages"]] == [
+        *("system", "user", "assistant", "tool", "user", "assistant", "user"),
+    ]
+    assert body["messages"][3] == {"role": "tool", "tool_call_id": "id1", "content": "Error: no"}
+    assert body["tools"][0]["function"]["name"] == "t"
+    answer = {
+        "id": "c1",
+        "message": {"role": "assistant", "content": None, "tool_calls": [call]},
+        "finish_reason": "stop",
+    }
+    reply = OpenAiChatAdapter().reply(msgspec.json.encode(answer))
+    assert reply.calls == (Call(id="id1", name="t", arguments="{}"),)
+    assert msgspec.json.decode(reply.content) == [answer["message"]]
 
 
 def test_an_answer_of_anthropic_is_kept_whole_with_its_thinking():

@@ -53,7 +53,13 @@ class AnthropicAdapter(ApiBase):
     """Claude models, asked by us."""
 
     name = "anthropic"
-    service = Service(sdk="anthropic", key="ANTHROPIC_API_KEY", base_url="ANTHROPIC_BASE_URL", model="ANTHROPIC_MODEL")
+    service = Service(
+        sdk="anthropic",
+        driver="anthropic",
+        key="ANTHROPIC_API_KEY",
+        base_url="ANTHROPIC_BASE_URL",
+        model="ANTHROPIC_MODEL",
+    )
 
     def body(self, request: LaunchRequest, lines: Sequence[Line], tools: Sequence[Tool]) -> Mapping[str, Any]:
         """``messages.create``, with the whole conversation."""

@@ -61,7 +61,9 @@ class OpenAiAdapter(ApiBase):
     """OpenAI's models, asked by us."""
 
     name = "openai"
-    service = Service(sdk="openai", key="OPENAI_API_KEY", base_url="OPENAI_BASE_URL", model="OPENAI_MODEL")
+    service = Service(
+        sdk="openai", driver="openai", key="OPENAI_API_KEY", base_url="OPENAI_BASE_URL", model="OPENAI_MODEL"
+    )
 
     def body(self, request: LaunchRequest, lines: Sequence[Line], tools: Sequence[Tool]) -> Mapping[str, Any]:
         """``responses.create``, with the whole conversation."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from lastword.actors.core.service import ApiAdapter
 from lastword.transports.providers.anthropic import AnthropicAdapter
 from lastword.transports.providers.openai import OpenAiAdapter
+from lastword.transports.providers.openai_chat import OpenAiChatAdapter
 
-SERVICES: tuple[ApiAdapter, ...] = (AnthropicAdapter(), OpenAiAdapter())
+SERVICES: tuple[ApiAdapter, ...] = (AnthropicAdapter(), OpenAiAdapter(), OpenAiChatAdapter())
 
 __all__ = ["SERVICES"]
