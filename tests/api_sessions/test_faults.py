@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from lastword.transports import api as edge
 from structured_kit import WAIT_S, completed, completion_of, of_type, on_record, seen
 
 BASE_URL = {"anthropic": ("ANTHROPIC_BASE_URL", ""), "openai": ("OPENAI_BASE_URL", "/v1")}
+BASE_URL["openai-chat"] = BASE_URL["openai"]
 KEY = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 
 one_vendor = pytest.mark.parametrize("provider", ["anthropic"])
@@ -185,6 +188,80 @@ def test_c02_an_endpoint_that_is_down_fails_the_turn_after_the_sdks_tries(
     assert done.error.native_kind == "connection"
     (retried,) = of_type(session, events.ProviderRetrying)
     assert retried.body.message == "try 2, after no answer"
+
+
+FIRST_WORDS = {
+    "anthropic": {
+        "type": "message_start",
+        "message": {
+            "id": "m1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [],
+            "stop_reason": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        },
+    },
+    "openai": {
+        "type": "response.created",
+        "sequence_number": 0,
+        "response": {"id": "r1", "object": "response", "created_at": 1, "status": "in_progress", "output": []},
+    },
+    "openai-chat": {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "delta": {"content": "half"}, "finish_reason": None}],
+    },
+}
+
+
+@contextmanager
+def forgetful_endpoint(first: dict[str, Any]) -> Iterator[str]:
+    """Begins an answer, and ends the stream in all order without a last word."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            data = f"event: {first.get('type', 'message')}\ndata: {json.dumps(first)}\n\n".encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join(WAIT_S)
+
+
+@pytest.mark.contract("C04")
+@pytest.mark.parametrize("provider", sorted(FIRST_WORDS))
+def test_c04_a_stream_that_ends_in_all_order_without_a_last_word_is_no_answer(
+    host: ApiHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge, "CUT_PAUSE_S", 0.01)
+    with forgetful_endpoint(FIRST_WORDS[host.provider]) as url:
+        elsewhere(host, url)
+        session = host.session()
+        done = session.run("hello", deadline_s=WAIT_S)
+        assert (done.status, done.answer, done.error.native_kind if done.error else "") == (
+            "failed",
+            None,
+            "connection",
+        )
+        assert len(of_type(session, events.ProviderRetrying)) == edge.CUTS_MAX
+        host.close()
+    host.open()
 
 
 # --- what the disk does ---
