@@ -197,8 +197,9 @@ class ApiActor(Actor):
             case Streamed():
                 response, text = asking[1].take()
                 if text:
-                    turn = self._agent.turn
-                    self._say(reports.Streamed(native_turn=turn, native_message=response, text=text))
+                    self._stream(
+                        reports.Streamed(native_turn=self._agent.turn, native_message=response, text=text), now
+                    )
             case Retrying():
                 self._do(self._agent.retrying(number, word.message, now))
             case Replied():
@@ -271,7 +272,12 @@ class ApiActor(Actor):
         for each in calling.values():
             each.cancel()
 
-    def _say(self, report: reports.Report | reports.LoopReport) -> None:
+    def _stream(self, streamed: reports.Streamed, at: float) -> None:
+        """Live only: where the session has no room for it, it is let go."""
+        assert self.parent is not None
+        self.parent.try_tell(Said(epoch=self._epoch, report=streamed, at=at))
+
+    def _say(self, report: reports.Report | reports.Queued) -> None:
         self._report(Said(epoch=self._epoch, report=report, at=self.clock.wall()))
 
     def _report(self, report: MouthReport) -> None:
