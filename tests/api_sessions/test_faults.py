@@ -175,6 +175,7 @@ def test_c07_an_endpoint_that_says_nothing_is_waited_for_until_the_deadline(host
     host.open()
 
 
+@one_vendor
 @pytest.mark.contract("C02")
 def test_c02_an_endpoint_that_is_down_fails_the_turn_after_the_sdks_tries(
     host: ApiHost, monkeypatch: pytest.MonkeyPatch
@@ -322,6 +323,7 @@ def test_c21_a_missing_extra_is_told_by_its_name(host: ApiHost, monkeypatch: pyt
     assert again.run("after", deadline_s=WAIT_S).answer == "echo: after"
 
 
+@one_vendor
 @pytest.mark.contract("C21")
 def test_c21_what_cannot_be_asked_is_refused_with_a_reason(hosts: Callable[..., ApiHost]) -> None:
     host = hosts()

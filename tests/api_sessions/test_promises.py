@@ -143,6 +143,7 @@ def test_c03_an_empty_answer_is_completed_and_says_so(host: ApiHost) -> None:
     assert session.run("after", deadline_s=WAIT_S).answer == "echo: after"
 
 
+@one_vendor
 @pytest.mark.contract("C24")
 def test_c24_every_text_reaches_the_model_as_written(host: ApiHost) -> None:
     for text in (
@@ -338,6 +339,7 @@ def test_c17_a_conversation_goes_on_after_the_runtime_was_opened_again(host: Api
     assert len(completions(again)) == 2
 
 
+@one_vendor
 @pytest.mark.contract("C02")
 @pytest.mark.contract("C16")
 @pytest.mark.contract("C17")

@@ -124,7 +124,7 @@ def test_c24_every_text_reaches_the_cli_as_written_or_is_refused(host: StdioHost
 @pytest.mark.contract("C22")
 def test_c22_messages_while_it_works_wait_and_become_turns_of_their_own_in_order(host: StdioHost) -> None:
     session = host.session()
-    acks = [session.send("[[sleep:0.3]][[say:one]] 1"), session.send("[[say:two]] 2"), session.send("[[say:three]] 3")]
+    acks = [session.send("[[sleep:0.1]][[say:one]] 1"), session.send("[[say:two]] 2"), session.send("[[say:three]] 3")]
     assert [ack.taken for ack in acks] == ["started_turn", "pending", "pending"]
     done = completed(session, 3)
     assert [each.message_id for each in done] == [ack.message_id for ack in acks]
@@ -162,14 +162,14 @@ def test_c02_a_process_that_is_killed_or_ends_without_a_last_word_has_lost_its_t
 @pytest.mark.contract("C17")
 def test_c17_an_answer_that_came_after_the_host_was_killed_is_recovered(host: StdioHost) -> None:
     host.close()
-    told = host.other_host("[[sleep:0.6]] slow one", wait_for="message_submitted")
+    told = host.other_host("[[sleep:0.4]] slow one", wait_for="message_submitted")
     host.open()
     session = host.again(told["session"])
     done = completion_of(session, told["turns"][0])
-    assert (done.status, done.answer) == ("completed", "echo: [[sleep:0.6]] slow one")
+    assert (done.status, done.answer) == ("completed", "echo: [[sleep:0.4]] slow one")
     after = session.run("[[history]] after", deadline_s=WAIT_S)
     known = host.provider not in NAMED_BY_THE_END
-    assert (after.status, after.answer) == ("completed", "[[sleep:0.6]] slow one" if known else "")
+    assert (after.status, after.answer) == ("completed", "[[sleep:0.4]] slow one" if known else "")
     assert len(completions(session)) == 2
 
 
