@@ -66,8 +66,9 @@ def examine(state: Path) -> Iterator[Check]:
         remedy="" if linux else "Linux is the only system that is supported so far",
     )
     yield _tmux()
-    yield from _providers()
-    yield from _services()
+    services = list(_services())
+    yield from _providers(usable=sum(check.verdict == "ok" for check in services))
+    yield from services
     yield _folder(state)
     yield _journal(state)
     yield _watch()
@@ -83,12 +84,12 @@ def _tmux() -> Check:
     return Check(name="tmux", verdict="ok", found=f"{'.'.join(map(str, info.version))} ({info.path})")
 
 
-def _providers() -> Iterator[Check]:
+def _providers(usable: int) -> Iterator[Check]:
+    """``usable``: what else a turn can run on."""
     from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late
     from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
 
     versions = preflight.Versions()
-    usable = 0
     faults: list[Check] = []
     for name in cli_providers():
         over = [adapter for (known, _), adapter in ADAPTERS.items() if known == name]
@@ -113,7 +114,7 @@ def _providers() -> Iterator[Check]:
         cached = cached_cli(adapter)
         if cached is not None:
             yield Check(name=name, verdict="note", found=f"pinned for rehearsals: {cached}")
-    for fault in faults:  # another CLI is enough for a turn
+    for fault in faults:  # another one is enough for a turn
         yield msgspec.structs.replace(fault, verdict="note") if usable else fault
 
 

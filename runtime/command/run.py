@@ -131,10 +131,17 @@ def _place(options: _Options, stack: ExitStack) -> _Place:
         return _Place(state=options.state or default_state(), cwd=here, env=None, executables={})
     from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late: only a rehearsal needs these
     from lastword.runtime.command._rehearse import find_real_cli  # noqa: PLC0415
-    from lastword.runtime.testing import Rehearsal  # noqa: PLC0415
+    from lastword.runtime.testing import SEALED_HOMES, Rehearsal  # noqa: PLC0415
     from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
 
     adapter = preflight.find_adapter(ADAPTERS, options.provider, options.transport)
+    if adapter.name not in SEALED_HOMES:
+        raise UsageError(
+            "unsupported_capability",
+            f"{adapter.name!r} cannot be rehearsed: it is not known how it is sealed off",
+            remedy=f"Can be rehearsed: {', '.join(sorted(SEALED_HOMES))}",
+            provider=adapter.name,
+        )
     executables = {} if adapter.transport == "api" else {options.provider: str(find_real_cli(adapter))}
     sealed = stack.enter_context(Rehearsal(provider=options.provider))
     env, cwd = sealed.env, sealed.cwd
