@@ -102,8 +102,9 @@ class Admission:
     def _settled_on_record(self) -> bool:
         """Whether all that is open has its completion on record already, and only our own notice is on its way."""
         core = self._session.core
-        if core.pending or not core.open or self._accepting:
-            return False
+        owned = all(pending.turn_id in core.open for pending in core.pending.values())
+        if not owned or not core.open or self._accepting:
+            return False  # a message that no turn owns still waits, whatever has ended
         try:
             return all(self._session.deps.reader.completion(turn_id) is not None for turn_id in core.open)
         except JournalError:
@@ -119,7 +120,7 @@ class Admission:
             message_id=message_id,
             session_id=session_id,
             text=submit.text,
-            taken="started_turn" if starts_turn else "pending",
+            taken="started_turn" if starts_turn else session.deps.waits_as,
             turn_id=turn_id,
             accepted_at=now,
             deadline_at=deadline_at,

@@ -283,6 +283,8 @@ def _chars_of(batch: Batch) -> int:
         chars += len(message.text)
     if batch.completion is not None and batch.completion.answer is not None:
         chars += 2 * len(batch.completion.answer)  # it stands in the row and in the event
+    if batch.lines is not None:
+        chars += sum(map(len, batch.lines.lines))
     for draft in batch.drafts:
         body = draft.body
         if isinstance(body, AssistantMessage):

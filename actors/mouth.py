@@ -1,7 +1,8 @@
 """What a session tells the actor that speaks to its CLI, and what that one reports: the same for every transport.
 
 The CLI in a pane is spoken to by :class:`~lastword.actors.pane.PaneActor`, one behind a pipe by
-:class:`~lastword.actors.stdio.StdioActor`; the session does not know which.
+:class:`~lastword.actors.stdio.StdioActor`, a model's API by :class:`~lastword.actors.api.ApiActor`; the session does
+not know which.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lastword.actors.core.adapter import LaunchRecipe, LaunchRequest, TypedText
 from lastword.actors.core.errors import LastwordError
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.talk import TalkReport
-from lastword.actors.core.typing_effects import Job
+from lastword.actors.core.typing_effects import Job, LoopReport
 from lastword.actors.core.world import Endpoint
 
 # --- commands -----------------------------------------------------------------------------------------------------
@@ -52,9 +53,10 @@ class Withdraw(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PressInterrupt(msgspec.Struct, frozen=True, kw_only=True):
-    """Interrupt that turn."""
+    """Interrupt that turn; ``native_turn``: its name in the record, once it is bound."""
 
     turn_id: TurnId
+    native_turn: str = ""
 
 
 class AnswerDialog(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +126,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened on the way to the CLI; ``at`` is the Unix time of it."""
 
     epoch: int
-    report: TalkReport
+    report: TalkReport | LoopReport
     at: float
 
 

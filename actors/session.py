@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, assert_never
 
 from lastword.actors import mouth, transcript, turn
 from lastword.actors.admission import Admission
+from lastword.actors.api import ApiActor
 from lastword.actors.controls import Controls
 from lastword.actors.core import events, reconcile
 from lastword.actors.core import session as core
@@ -266,7 +267,8 @@ class SessionActor(Actor):
     def _interrupt(self, message: turn.InterruptTurn) -> None:
         self._given_up()
         if not self.closing:
-            self.mouth.tell(mouth.PressInterrupt(turn_id=message.turn_id))
+            native = self.core.open.get(message.turn_id, "")
+            self.mouth.tell(mouth.PressInterrupt(turn_id=message.turn_id, native_turn=native))
 
     def _given_up(self) -> None:
         if self.stalls.blind:
@@ -347,6 +349,9 @@ class SessionActor(Actor):
 
     def _spawn_mouth(self, session_id: SessionId) -> Ref:
         deps = self.deps
+        if deps.transport.name == "api":
+            loop = (deps.transport, deps.adapter, deps.files, deps.journal, session_id)
+            return self.spawn(ApiActor, *loop, name=f"{session_id}/api")
         if deps.streams is not None:
             parts = (deps.transport, deps.adapter, deps.files, deps.wakes)
             return self.spawn(StdioActor, *parts, name=f"{session_id}/stdio")

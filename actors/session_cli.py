@@ -17,7 +17,7 @@ from lastword.actors.core import typing_effects as reports
 from lastword.actors.core.adapter import LaunchRequest, SourceSpec, TypedText, cli_names_itself
 from lastword.actors.core.errors import ProviderError, RejectedError
 from lastword.actors.core.facts import EndpointGoneHint, FileChangedHint
-from lastword.actors.core.ids import MessageId
+from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState
 from lastword.actors.core.talk import Named, TalkReport
@@ -67,6 +67,8 @@ class Cli:
         self._tidied = 0
         self._failed_starts = 0
         self._last_gone: mouth.Gone | None = None
+        self._streamed_turn: TurnId | None = None
+        self._streaming: reports.Streamed | None = None
 
     # --- start and following ------------------------------------------------------------------------------------------
 
@@ -368,9 +370,15 @@ class Cli:
                 session.apply(session.core.undeliverable(pending.message_id, "launch_failed", reason))
         session.controls.fail_all(ProviderError("launch_failed", reason, provider=session.record.row.provider))
 
-    def _report(self, report: TalkReport, at: float) -> None:
+    def _report(self, report: TalkReport | reports.LoopReport, at: float) -> None:
         session = self._session
         match report:
+            case reports.Queued():
+                once = f"queued:{report.message_id}"
+                draft = events.Draft(body=events.MessageQueued(), message_id=report.message_id, once=once)
+                session.record.send(drafts=(draft,))
+            case reports.Streamed():
+                self._streamed(report, at)
             case reports.Submitted():
                 self._submitted(report)
             case reports.WithdrawnReport():
@@ -407,6 +415,25 @@ class Cli:
                 self._named(report)
             case _:
                 assert_never(report)
+
+    def _streamed(self, report: reports.Streamed, at: float) -> None:
+        """Told once the turn's own start is on record: until then it waits for the next piece."""
+        session, natives = self._session, self._session.core.open
+        turn_id = next((turn_id for turn_id, native in natives.items() if native == report.native_turn), None)
+        held, self._streaming = self._streaming, None
+        if turn_id is None:
+            return
+        text = report.text
+        if held is not None and (held.native_turn, held.native_message) == (report.native_turn, report.native_message):
+            text = held.text + text
+        if self._streamed_turn != turn_id:
+            if not any(isinstance(each.body, events.TurnStarted) for each in session.deps.reader.turn_events(turn_id)):
+                self._streaming = msgspec.structs.replace(report, text=text)
+                return
+            self._streamed_turn = turn_id
+        body = events.AssistantDelta(text=text, native_message_id=report.native_message)
+        session_id = session.record.row.session_id
+        session.deps.live(events.Event(session_id=session_id, seq=0, at=at, body=body, turn_id=turn_id))
 
     def _submitted(self, report: reports.Submitted) -> None:
         session = self._session

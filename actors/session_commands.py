@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from lastword.actors.core.adapter import Adapter
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
+from lastword.actors.core.events import Event
 from lastword.actors.core.ids import (
     MessageId,
     SessionId,
@@ -26,6 +27,10 @@ callback, from any thread: what it gave, or its fault.
 """
 
 
+def _nobody(_: Event) -> None:
+    """Nobody is told."""
+
+
 class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     """What a session is given.
 
@@ -33,6 +38,7 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
         adapter, transport: of the same kind: both for panes, or both for children behind pipes.
         streams: where CLIs of the transport are behind pipes.
         ask_policy: None where the host has no policy for dialogs.
+        live: tells an event that is not recorded.
     """
 
     journal: Ref
@@ -44,6 +50,12 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     entropy: Callable[[int], bytes]
     streams: Streams | None = None
     ask_policy: AskPolicy | None = None
+    live: Callable[[Event], None] = _nobody
+
+    @property
+    def waits_as(self) -> Literal["pending", "queued"]:
+        """How a message is taken while a turn runs: the CLI decides, or it waits with us (C20)."""
+        return "queued" if "injects_while_busy" in self.adapter.capabilities else "pending"
 
 
 # --- commands from the host ---------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lastword.actors.core.outcome import Completion, TurnError
     from lastword.actors.core.policy import DialogPolicy, answer_trust
     from lastword.actors.core.snapshot import Dialog, Snapshot
+    from lastword.actors.core.tools import Tool, ToolCall
     from lastword.runtime._runtime import AsyncRuntime, Runtime
     from lastword.runtime._session import AsyncSession, Session
 
@@ -47,6 +48,8 @@ __all__ = [
     "Runtime",
     "Session",
     "Snapshot",
+    "Tool",
+    "ToolCall",
     "TransportError",
     "TurnError",
     "UsageError",
@@ -69,6 +72,7 @@ _HOMES = {
     "lastword.actors.core.outcome": ("Completion", "TurnError"),
     "lastword.actors.core.policy": ("DialogPolicy", "answer_trust"),
     "lastword.actors.core.snapshot": ("Dialog", "Snapshot"),
+    "lastword.actors.core.tools": ("Tool", "ToolCall"),
     "lastword.runtime._runtime": ("AsyncRuntime", "Runtime"),
     "lastword.runtime._session": ("AsyncSession", "Session"),
 }

@@ -14,8 +14,9 @@ import msgspec
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import TransportTimeoutError, UsageError
 from lastword.actors.core.ids import SessionId
-from lastword.actors.core.ports import SessionRow
+from lastword.actors.core.ports import Journal, SessionRow
 from lastword.actors.core.snapshot import Handle
+from lastword.actors.core.tools import Tool
 from lastword.actors.core.world import Endpoint, Files, Streams, Transport, Wakes
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
         streams: what children behind pipes leave; None for a transport of another kind.
         close: ends all CLIs of the transport within about the grace given, seconds.
         reattach: the living CLI of a session whose actor failed, or None.
-        left: after ``close``: processes that live in spite of it, as ``pid (name)``.
+        left, threads_left: after ``close``: processes that live in spite of it, as ``pid (name)``, and threads.
         survivors: session -> its row; gives those whose CLI lives, and ends what belongs to no session.
     """
 
@@ -64,6 +65,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     survivors: Callable[[Mapping[SessionId, SessionRow]], dict[SessionId, Survivor]] = no_survivors
     reattach: Callable[[SessionRow], Survivor | None] = no_reattachment
     left: Callable[[], tuple[str, ...]] = nothing_left
+    threads_left: Callable[[], tuple[str, ...]] = nothing_left
     streams: Streams | None = None
 
 
@@ -102,6 +104,23 @@ def left_behind(name: TransportName, state: Path, env: Mapping[str, str]) -> boo
             return False
         case _:
             assert_never(name)
+
+
+def open_api_edge(journal: Journal, env: Mapping[str, str], tools: Mapping[str, Tool]) -> Edge:
+    """Model APIs, with the record of their conversations in the journal. Nothing is connected before it is asked."""
+    from lastword.runtime._conversations import RecordFiles, RecordWakes  # noqa: PLC0415
+    from lastword.transports.api import Services  # noqa: PLC0415
+
+    wakes = RecordWakes()
+    transport = Services(env, tools, wakes.wrote)
+    left: list[str] = []
+    return Edge(
+        transport=transport,
+        files=RecordFiles(journal),
+        wakes=wakes,
+        close=lambda _: left.extend(transport.close()),
+        threads_left=lambda: tuple(left),
+    )
 
 
 def streams_folder(state: Path) -> Path:

@@ -10,8 +10,9 @@ No wake-up can be lost: whoever subscribes makes the channel first and reads the
 waits only while, under the channel's lock, the head is not beyond its own seq. :data:`LOOK_AGAIN_S` is a slow poll
 besides, for followers of a journal that another process writes, which nobody wakes.
 
-Channels are per session, and so are their locks: sessions never wait for each other (C13). Live deltas without a seq
-will go through the channel as well, in a bounded queue of their own beside the ring.
+Channels are per session, and so are their locks: sessions never wait for each other (C13). Events without a seq, which
+are not on record, stand in a bounded queue of their own beside the ring, each behind the event that was the last one
+when it came: a subscription hands it out when it is there. Who comes later never sees it, who is slow may miss some.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from lastword.runtime._home import check_home
 
 RING_EVENTS_MAX: Final = 128
 """Events of a followed session that are kept in memory for those who are nearly caught up."""
+
+LIVE_EVENTS_MAX: Final = 256
+"""Events without a seq that a followed session keeps for those who are nearly caught up."""
 
 READ_EVENTS_MAX: Final = 200
 """Events that one catch-up read takes from the journal."""
@@ -66,6 +70,9 @@ class _Channel:
         self.lock = threading.Lock()
         self.head = 0
         self.ring: deque[Event] = deque(maxlen=RING_EVENTS_MAX)
+        self.live: deque[tuple[int, int, Event]] = deque(maxlen=LIVE_EVENTS_MAX)
+        """Number, seq of the event before it, the event."""
+        self.lived = 0
         self.taps: list[weakref.ref[_Tap]] = []
 
     def add(self, events: Sequence[Event]) -> list[_Tap]:
@@ -85,6 +92,13 @@ class _Channel:
             if seq > self.head:
                 self.head = seq
                 self.ring.clear()
+
+    def add_live(self, event: Event) -> list[_Tap]:
+        """Take one that is not on record; returns whom to wake."""
+        with self.lock:
+            self.lived += 1
+            self.live.append((self.lived, self.head, event))
+            return self.listeners()
 
     def listeners(self) -> list[_Tap]:
         """Those that still live; called with the lock held."""
@@ -126,6 +140,13 @@ class Hub:
                 for tap in channel.add(events[start:stop]):
                     tap.wake()
             start = stop
+
+    def live(self, event: Event) -> None:
+        """Make an event known that is not on record. From any thread; never blocks on a subscriber."""
+        channel = self._channels.get(event.session_id)
+        if channel is not None:
+            for tap in channel.add_live(event):
+                tap.wake()
 
     def subscribe(self, session_id: SessionId, after: int = 0) -> Subscription:
         """Follow a session from the event after seq ``after``: an iterator for one thread at a time.
@@ -182,6 +203,7 @@ class Hub:
             with channel.lock:
                 channel.taps.append(weakref.ref(tap, tap.forgotten(self._forgotten)))
             tap.channel = channel
+            tap.lived = channel.lived
         if look:  # after the channel is there, so that every later commit is published into it
             tap.look()
 
@@ -229,6 +251,8 @@ class _Tap:
         self.session_id = session_id
         self.after = after
         self._ready: deque[Event] = deque()
+        self.lived = 0
+        """Number of the last live event that is not for us any more."""
         self._checked = False
         self._ended = False
 
@@ -252,6 +276,9 @@ class _Tap:
         """The next event that is at hand, or what is to be done for it."""
         if self._ended:
             return _Next.END
+        live = self._take_live()
+        if live is not None:
+            return live
         if not self._ready:
             with self.channel.lock:
                 if self.channel.head > self.after:
@@ -270,6 +297,20 @@ class _Tap:
         if isinstance(event.body, SessionClosed):
             self._finish()
         return event
+
+    def _take_live(self) -> Event | None:
+        """The next one without a seq, if it is its turn."""
+        channel = self.channel
+        if channel.lived == self.lived:
+            return None
+        with channel.lock:
+            for number, behind, event in channel.live:
+                if number > self.lived:
+                    if behind > self.after:
+                        return None
+                    self.lived = number
+                    return event
+        return None
 
     def _read(self) -> list[Event]:
         events = self._journal.events(self.session_id, self.after, READ_EVENTS_MAX)

@@ -26,7 +26,7 @@ from lastword.actors.core.errors import JournalError
 from lastword.actors.core.events import CompletionReached, Draft, Event, EventBody
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion
-from lastword.actors.core.ports import Batch, Cursor, MessageRow, Recorded, SessionRow, TurnRow
+from lastword.actors.core.ports import Batch, Cursor, Lines, MessageRow, Recorded, SessionRow, TurnRow
 from lastword.runtime._journal_file import Durability, Identity, JournalFile, corrupt, translated
 
 READERS_MAX: Final = 4
@@ -87,6 +87,10 @@ _OPEN_MESSAGES = """SELECT body FROM (
     ) ORDER BY ord"""
 _SETTLED = """SELECT turn_id FROM turn
     WHERE session_id = ? AND json_extract(body, '$.native_turn') = ? AND state = 'settled' ORDER BY ord DESC LIMIT 1"""
+_LAST_LINE = "SELECT at, body FROM line WHERE conversation = ? ORDER BY at DESC LIMIT 1"
+_ADD_LINE = "INSERT INTO line (conversation, at, body) VALUES (?, ?, ?)"
+_LINES = """SELECT at, body FROM line WHERE conversation = ?1
+    AND at >= coalesce((SELECT max(at) FROM line WHERE conversation = ?1 AND at <= ?2), 0) ORDER BY at"""
 _LAST_COMPLETION = "SELECT body FROM completion WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
 _LAST_OF_TYPE = "SELECT at FROM event WHERE session_id = ? AND type = ? ORDER BY seq DESC LIMIT 1"
 
@@ -254,6 +258,8 @@ class SqliteJournal:
             db.execute(_PUT_TURN, (turn.turn_id, turn.session_id, turn.state, _text(turn)))
         if batch.cursor is not None and not db.execute(_PUT_CURSOR, (_text(batch.cursor), batch.session_id)).rowcount:
             raise ValueError("a cursor of a session that has no row")
+        if batch.lines is not None:
+            self._add_lines(db, batch.lines)
         events: list[Event] = []
         for draft in batch.drafts:
             event = _numbered(draft, batch.session_id, seq + 1, now_wall_s)
@@ -277,6 +283,17 @@ class SqliteJournal:
         if row.cursor is not None:
             cursor, row = _text(row.cursor), replace(row, cursor=None)
         db.execute(_PUT_SESSION, (row.session_id, row.state, cursor, _text(row)))
+
+    @staticmethod
+    def _add_lines(db: sqlite3.Connection, lines: Lines) -> None:
+        last = db.execute(_LAST_LINE, (lines.conversation,)).fetchone()
+        at = 0 if last is None else _behind(*last)
+        for line in lines.lines:
+            body = line.decode()
+            if "\n" in body:
+                raise ValueError("a line of a record that is two")
+            db.execute(_ADD_LINE, (lines.conversation, at, body))
+            at = _behind(at, body)
 
     @staticmethod
     def _put_message(db: sqlite3.Connection, row: MessageRow) -> None:
@@ -401,6 +418,24 @@ class SqliteJournal:
     def turn_events(self, turn_id: TurnId) -> list[Event]:
         return [self._event(row) for row in self._rows(_TURN_EVENTS, (turn_id,))]
 
+    def lines(self, conversation: str, offset: int, bytes_max: int) -> tuple[bytes, int]:
+        with self._readers.lend() as db:
+            try:
+                last = db.execute(_LAST_LINE, (conversation,)).fetchone()
+                pieces: list[bytes] = []
+                held, skip = 0, 0
+                for at, body in db.execute(_LINES, (conversation, offset)):
+                    if not pieces:
+                        skip = offset - at
+                    pieces.append(body.encode() + b"\n")
+                    held += len(pieces[-1])
+                    if held - skip >= bytes_max:
+                        break
+            except sqlite3.Error as error:
+                raise translated(error, "reading", self.path) from error
+        size = 0 if last is None else _behind(*last)
+        return b"".join(pieces)[skip : skip + bytes_max], size
+
     def close(self) -> None:
         """Close every connection and give the folder free. Idempotent; waits for a commit under way.
 
@@ -511,6 +546,11 @@ class _Readers:
             free, self._free = self._free, []
         for db in free:
             db.close()
+
+
+def _behind(at: int, body: str) -> int:
+    """The place behind that line."""
+    return at + len(body.encode()) + 1
 
 
 def _text(value: Any) -> str:

@@ -27,6 +27,15 @@ STEPS: Final[Mapping[int, str]] = {
         WHERE turn_id IS NULL AND state NOT IN ('joined', 'undelivered');
     CREATE INDEX message_by_turn ON message (turn_id) WHERE turn_id IS NOT NULL;
     """,
+    # To version 4: the record of conversations that have no file of their own (docs/adr/0011).
+    4: """
+    CREATE TABLE line (
+        conversation TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        body TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX line_by_place ON line (conversation, at);
+    """,
 }
 """What brings a file to the version of the key, from the one before."""
 

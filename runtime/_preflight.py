@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -9,9 +10,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from lastword.actors.core.adapter import Adapter, Adapters, AnyAdapter
+from lastword.actors.core.adapter import Adapter, Adapters, AnyAdapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import ProviderError, UsageError
+from lastword.actors.core.service import ApiAdapter
 
 VERSION_TIMEOUT_S = 20.0
 """How long ``CLI --version`` may take."""
@@ -28,13 +30,10 @@ def find_adapter(adapters: Adapters, provider: str, transport: TransportName | N
     """
     over = [adapter for (name, _), adapter in adapters.items() if name == provider]
     if not over:
-        from lastword.transports.providers.readers import READERS  # noqa: PLC0415 - for the refusal alone
-
         known = ", ".join(sorted({name for name, _ in adapters}))
-        only_read = f"{provider!r} cannot be driven yet, only its record files are read (lastword read)"
         raise UsageError(
             "unknown_provider",
-            only_read if provider in READERS else f"no provider is called {provider!r}",
+            f"no provider is called {provider!r}",
             remedy=f"Known here: {known}",
             provider=provider,
         )
@@ -128,6 +127,24 @@ def find_executable(adapter: Adapter, override: Executable | None, env: Mapping[
     )
 
 
+def check_service(adapter: ApiAdapter, request: LaunchRequest) -> str:
+    """Whether that API can be asked so; the version of its SDK.
+
+    Raises:
+        UsageError: ``usage``: its arguments are none, or no model is named.
+        ProviderError: ``provider_unavailable``: the extra that brings its SDK is missing, or its key is.
+    """
+    from lastword.transports.api import unready  # noqa: PLC0415 - late: a host of CLIs has none
+
+    error = unready(adapter.service, request.env)
+    if error is not None:
+        raise error
+    fault = adapter.unfit(request)
+    if fault:
+        raise UsageError("usage", fault, provider=adapter.name)
+    return f"{adapter.service.sdk} {importlib.metadata.version(adapter.service.sdk)}"
+
+
 _Files = tuple[tuple[int, int], ...]
 
 
@@ -200,7 +217,9 @@ def check_version(adapter: Adapter, version: str, *, allow_uncertified: bool) ->
     """
     if allow_uncertified or version in adapter.certified_versions:
         return
-    certified = ", ".join(adapter.certified_versions)
+    certified = ", ".join(adapter.certified_versions) or "none"
+    if "emulated" in adapter.capabilities:
+        certified += "; it is emulated: written from documents, never seen on the real CLI"
     raise ProviderError(
         "unsupported_cli_version",
         f"{adapter.name} {version} was never certified (certified: {certified})",

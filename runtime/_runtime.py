@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeVar, assert_never, get_args
+from typing import Literal, Self, TypeVar, assert_never, cast, get_args
 
 import msgspec
 
@@ -25,7 +25,9 @@ from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_sess
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.policy import DialogPolicy
 from lastword.actors.core.ports import Batch, Recorded, SessionRow
+from lastword.actors.core.service import ApiAdapter
 from lastword.actors.core.snapshot import Handle, Snapshot
+from lastword.actors.core.tools import Tool, check_tools
 from lastword.actors.journal import Commit, CommitFailed, Committed, JournalActor
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
 from lastword.actors.system.actor import Actor
@@ -37,7 +39,7 @@ from lastword.actors.system.system import ActorSystem
 from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
 from lastword.runtime._door import Door
-from lastword.runtime._edge import Edge, Survivor, left_behind, open_edge
+from lastword.runtime._edge import Edge, Survivor, left_behind, open_api_edge, open_edge
 from lastword.runtime._home import check_home
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
@@ -121,6 +123,7 @@ class Runtime:
         edge: Edge | None,
         serve_socket: bool = False,
         dialog_policy: DialogPolicy | None = None,
+        tools: Mapping[str, Tool] | None = None,
         simulation: Simulation | None = None,
     ) -> None:
         self._state = state
@@ -129,6 +132,7 @@ class Runtime:
         self._executables = dict(executables)
         self._adapters = dict(adapters)
         self._allow_uncertified = allow_uncertified
+        self._tools = dict(tools or {})
         self._versions = preflight.Versions()
         tracer = JsonlTracer(trace) if trace is not None else None
         self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer, simulation=simulation)
@@ -181,6 +185,7 @@ class Runtime:
         edge: Edge | None = None,
         serve_socket: bool = False,
         dialog_policy: DialogPolicy | None = None,
+        tools: Sequence[Tool] = (),
         simulation: Simulation | None = None,
     ) -> Runtime:
         """Open the journal in the folder ``state`` (made if missing, mode 0700; default: XDG state) and start.
@@ -202,15 +207,18 @@ class Runtime:
             dialog_policy: answers dialogs where no person does: ``(session_id, dialog) -> option number or None``, from
                 1. Asked on a thread of its own; what it does not answer in time or in range is left to a person, and
                 told. ``lastword.answer_trust`` is one. Without one nothing answers but the host's own ``Answer``.
+            tools: functions of the host's that models over an API may call. Given here and not with a session, so that
+                one that an earlier host left has them from its first moment.
             simulation: for tests: everything runs in the caller's thread, on a virtual clock, in an order drawn from
                 a seed; needs an ``edge`` of the same kind.
 
         Raises:
-            UsageError: ``usage``: the policy is no plain function.
+            UsageError: ``usage``: the policy is no plain function, or a tool is none.
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
         """
         if dialog_policy is not None:
             check_policy(dialog_policy)
+        known_tools = check_tools(tools)
         folder = Path(state) if state is not None else default_state_folder(env)
         given = {name: (path,) if isinstance(path, str) else tuple(path) for name, path in (executables or {}).items()}
         journal = SqliteJournal.open(folder, durability=durability)
@@ -228,6 +236,7 @@ class Runtime:
                 edge=edge,
                 serve_socket=serve_socket,
                 dialog_policy=dialog_policy,
+                tools=known_tools,
                 simulation=simulation,
             )
         except BaseException:
@@ -265,12 +274,13 @@ class Runtime:
             permission_mode: passed to it.
             args: further arguments of its command line.
             transport: how its CLI is spoken to: ``tmux`` (its own TUI in a pane) or ``structured`` (its own protocol
-                over its stdin and stdout). Never anything else than what was asked for; default: ``tmux``, or the only
-                one that there is.
+                over its stdin and stdout); a model's API over ``api``. Never anything else than what was asked for;
+                default: ``tmux``, or the only one that there is.
 
         Raises:
             UsageError: ``unknown_provider``, ``unsupported_capability`` (not over that transport), ``unknown_session``,
-                ``cwd_unusable``, ``usage``, ``runtime_closed``, ``forked`` (as is every call in a forked process).
+                ``cwd_unusable``, ``usage`` (also: an API that cannot be asked so), ``runtime_closed``, ``forked`` (as
+                is every call in a forked process).
             ProviderError: ``provider_unavailable``, ``unsupported_cli_version``.
             TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
             RejectedError: ``session_closed`` for a known one that was closed.
@@ -287,9 +297,23 @@ class Runtime:
             raise UsageError("usage", "args is a sequence of strings, not one string")
         preflight.check_words(model=model, permission_mode=permission_mode, args=tuple(args))
         folder = preflight.check_cwd(cwd)
-        executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
+        executable: preflight.Executable = ()
         version = ""
-        if adapter.certified_versions:  # else it stands for any program, which says itself what it is
+        if adapter.transport == "api":
+            asked = LaunchRequest(
+                native_session="",
+                cwd=folder,
+                executable=(),
+                env=self._env,
+                model=model,
+                permission_mode=permission_mode,
+                extra_args=tuple(args),
+            )
+            version = preflight.check_service(cast("ApiAdapter", adapter), asked)
+        else:
+            executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
+        # one without versions stands for any program, which says itself what it is
+        if adapter.certified_versions or "emulated" in adapter.capabilities:
             version = self._versions.of(adapter, executable, self._env)
             preflight.check_version(adapter, version, allow_uncertified=self._allow_uncertified)
         edge = self._open_edge(adapter.transport)
@@ -369,7 +393,11 @@ class Runtime:
         return CloseReport(
             sessions_left=tuple(left),
             actors_abandoned=report.abandoned,
-            threads_left=(*report.threads_left, *thinking),
+            threads_left=(
+                *report.threads_left,
+                *thinking,
+                *(name for edge in edges for name in edge.threads_left()),
+            ),
             processes_left=tuple(name for edge in edges for name in edge.left()),
             commits_left=self._commits_left,
         )
@@ -465,7 +493,11 @@ class Runtime:
         adapter = preflight.find_adapter(self._adapters, row.provider, row.transport)
         config = msgspec.json.decode(row.config, type=SessionConfig)
         try:
-            executable = preflight.find_executable(adapter, self._executables.get(row.provider), self._env)
+            executable = (
+                preflight.find_executable(adapter, self._executables.get(row.provider), self._env)
+                if adapter.transport != "api"
+                else ()
+            )
         except ProviderError:
             executable = (adapter.executables or (adapter.name,))[
                 :1
@@ -526,6 +558,7 @@ class Runtime:
             entropy=self._entropy,
             streams=edge.streams,
             ask_policy=self._policy.ask if self._policy is not None else None,
+            live=self._hub.live,
         )
         ref = self._system.spawn(
             SessionActor,
@@ -546,7 +579,11 @@ class Runtime:
     def _open_edge(self, name: TransportName, rows: Sequence[SessionRow] = ()) -> Edge:
         with self._lock:
             if name not in self._edges:
-                self._edges[name] = open_edge(name, self._state, self._env, self._edge_says, rows)
+                self._edges[name] = (
+                    open_api_edge(self._journal, self._env, self._tools)
+                    if name == "api"
+                    else open_edge(name, self._state, self._env, self._edge_says, rows)
+                )
             return self._edges[name]
 
     def _commit(self, batch: Batch) -> Recorded:

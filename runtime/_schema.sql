@@ -77,5 +77,14 @@ CREATE TABLE receipt (
     PRIMARY KEY (session_id, call_id)
 ) WITHOUT ROWID;
 
+-- The record of conversations that have no file of their own: what was told to a model's API and heard of it, a line
+-- each, at its offset in bytes (docs/adr/0011).
+CREATE TABLE line (
+    conversation TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE UNIQUE INDEX line_by_place ON line (conversation, at);
+
 -- What the reconciler found and repaired: the events that say so.
 CREATE VIEW violation AS SELECT session_id, seq, at, turn_id, body FROM event WHERE type = 'invariant_violation';

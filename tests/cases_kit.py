@@ -105,6 +105,21 @@ FAMILIES = (
         (b'"type":"result"',),
         2,
     ),
+    Family(
+        "agy",
+        ("agy/emulated/cases",),
+        re.compile(rb'"conversation_id": ?"([^"]+)"'),
+        (b'"status"',),
+        2,
+        by_end_of_file=frozenset({"emulated-"}),
+    ),
+    Family(
+        "muse",
+        ("muse/emulated/cases",),
+        re.compile(rb'"stream": ?{"id": ?"([^"]+)"'),
+        (b'"run_terminal"',),
+        2,
+    ),
 )
 BY_PROVIDER = {family.provider: family for family in FAMILIES}
 CASES = [(family, path) for family in FAMILIES for path in family.expected()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from importlib import import_module
 
 from lastword import Runtime
 
@@ -15,7 +16,12 @@ def main() -> None:
     order = json.loads(sys.stdin.readline())
     provider, options = order["provider"], order["options"]
     runtime = Runtime.open(
-        order["state"], env=order["env"], executables={provider: tuple(order["argv"])}, durability="process"
+        order["state"],
+        env=order["env"],
+        executables={provider: tuple(order["argv"])},
+        tools=import_module(order["tools"]).TOOLS if order.get("tools") else (),
+        allow_uncertified=bool(order.get("allow_uncertified")),
+        durability="process",
     )
     session = runtime.session(provider, cwd=order["cwd"], **options)
     kinds: list[str] = []

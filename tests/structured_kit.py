@@ -119,6 +119,7 @@ class StdioHost:
             env=self.env,
             provider=self.provider,
             argv=self.argv,
+            allow_uncertified=self.options.get("allow_uncertified", False),
             options={"args": self.args, "permission_mode": self.permission_mode, "transport": "structured"},
             messages=messages,
             wait_for=wait_for,
@@ -130,10 +131,12 @@ class StdioHost:
         return any(words in path.read_bytes() for path in (self.state / "streams").glob("*.jsonl"))
 
 
-def killed_host(frozen_until: Callable[[], bool] | None = None, **order: Any) -> dict[str, Any]:
+def killed_host(
+    frozen_until: Callable[[], bool] | None = None, before_kill: Callable[[], object] = lambda: None, **order: Any
+) -> dict[str, Any]:
     """A host in a process of its own (``structured_host.py``), with these orders, ended by SIGKILL; what it told.
 
-    With ``frozen_until`` it is stopped first, and ended once that is so.
+    With ``frozen_until`` it is stopped first, and ended once that is so; ``before_kill`` is called while it lives.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
@@ -145,12 +148,13 @@ def killed_host(frozen_until: Callable[[], bool] | None = None, **order: Any) ->
         host.stdin.flush()
         told: dict[str, Any] = json.loads(host.stdout.readline())
         try:
+            before_kill()
             if frozen_until is not None:
                 host.send_signal(signal.SIGSTOP)
                 until(frozen_until, within_s=WAIT_S)
         finally:
             host.kill()
-        host.wait(WAIT_S)
+            host.wait(WAIT_S)
     return told
 
 

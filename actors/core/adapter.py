@@ -16,6 +16,7 @@ from lastword.actors.core.facts import Fact
 from lastword.actors.core.ids import MessageId
 
 if TYPE_CHECKING:
+    from lastword.actors.core.service import ApiAdapter
     from lastword.actors.core.talk import Talk
 
 SourceKind = Literal["append-jsonl", "snapshot-json"]
@@ -174,6 +175,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 Capability = Literal[
     "queues_while_busy",  # takes a message while a turn runs
     "absorbs_while_busy",  # may take that message into the running turn
+    "injects_while_busy",  # that message waits with us, and is told to the model with its next request
     "interrupt",
     "resume",
     "clear",
@@ -183,6 +185,7 @@ Capability = Literal[
     "cli_started_turns",
     "asserts_completion",  # its record says when a turn is over
     "versions_in_record",
+    "emulated",  # written from documents: never seen on the real CLI, certified on nothing
 ]
 
 
@@ -336,9 +339,9 @@ def cli_names_itself(adapter: Adapter) -> bool:
     return adapter.new_native_session(bytes(16)) == ""
 
 
-AnyAdapter: TypeAlias = PaneAdapter | StructuredAdapter
+AnyAdapter: TypeAlias = "PaneAdapter | StructuredAdapter | ApiAdapter"
 AdapterKey: TypeAlias = tuple[str, TransportName]
-Adapters: TypeAlias = Mapping[AdapterKey, AnyAdapter]
+Adapters: TypeAlias = "Mapping[AdapterKey, AnyAdapter]"
 
 
 def describe(options: Sequence[str]) -> str:

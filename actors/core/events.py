@@ -100,6 +100,17 @@ class AssistantMessage(Body, frozen=True, kw_only=True, tag="assistant_message")
     native_message_id: str = ""
 
 
+class AssistantDelta(Body, frozen=True, kw_only=True, tag="assistant_delta"):
+    """More text of an assistant message that is not whole yet. Live only: never on record, ``seq`` 0 (C30).
+
+    ``assistant_message`` brings the whole. A new ``native_message_id`` begins a new text: where an answer was cut and
+    is asked for again, what was streamed of it before is void.
+    """
+
+    text: str
+    native_message_id: str = ""
+
+
 class ToolStarted(Body, frozen=True, kw_only=True, tag="tool_started"):
     """A tool began; ``arguments`` is JSON text."""
 
@@ -202,6 +213,7 @@ EventBody: TypeAlias = (
     | TurnStarted
     | ProviderRetrying
     | AssistantMessage
+    | AssistantDelta
     | ToolStarted
     | ToolFinished
     | DialogOpened
@@ -217,7 +229,7 @@ EventBody: TypeAlias = (
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The envelope. Key: (session_id, seq); ``seq`` starts at 1 and has no gaps.
+    """The envelope. Key: (session_id, seq); ``seq`` starts at 1 and has no gaps; 0 is an event that lives only now.
 
     Attributes:
         at: when we recorded it, Unix seconds.
@@ -231,6 +243,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: TurnId | None = None
     message_id: MessageId | None = None
     native_at: float | None = None
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether it is live only: told to who listens, never recorded, never told again."""
+        return self.seq == 0
 
     @property
     def type(self) -> str:

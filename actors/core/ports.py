@@ -90,6 +90,13 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 1
 
 
+class Lines(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines for the record of a conversation that has no file of its own, each without its newline."""
+
+    conversation: str
+    lines: tuple[bytes, ...]
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What is committed together or not at all, for one session.
 
@@ -106,6 +113,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
             The turn's row becomes ``settled`` (and is made where there was none). The rest of the batch is
             applied whether it won or not.
         drafts: events, in order, before the completion's; each with a ``once`` key that is known is left out.
+        lines: put at the end of that conversation's record.
     """
 
     session_id: SessionId
@@ -116,6 +124,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     drafts: tuple[Draft, ...] = ()
     completion: Completion | None = None
     cursor: Cursor | None = None
+    lines: Lines | None = None
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,6 +210,12 @@ class Journal(Protocol):
         ...
 
     def turn_events(self, turn_id: TurnId) -> list[Event]: ...
+
+    def lines(self, conversation: str, offset: int, bytes_max: int) -> tuple[bytes, int]:
+        """Bytes of that conversation's record from ``offset`` on, each line with its newline, and how long the whole
+        is.
+        """
+        ...
 
     def close(self) -> None: ...
 

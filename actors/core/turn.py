@@ -706,7 +706,7 @@ def _close(turn: Turn, event: TurnClosed, now: Now) -> Step:
 
 def _record_of(turn: Turn) -> Source:
     """What the provider's own record is, over that transport: its file, or what it said to us."""
-    return "stream" if turn.transport == "structured" else "transcript"
+    return "stream" if turn.transport in ("structured", "api") else "transcript"
 
 
 def _fail_delivery(turn: Turn, event: Undeliverable, now: Now) -> Step:

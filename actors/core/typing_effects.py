@@ -154,6 +154,23 @@ Report: TypeAlias = (
     | Held
 )
 """What is told to the session, by whatever way the CLI is spoken to."""
+
+
+class Queued(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of an API's loop: a turn runs, and the message waits here."""
+
+    message_id: MessageId
+
+
+class Streamed(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of an API's loop: more text of an answer that is not whole yet. Live only."""
+
+    native_turn: str
+    native_message: str
+    text: str
+
+
+LoopReport: TypeAlias = Queued | Streamed
 PaneEffect: TypeAlias = Look | LookIn | Paste | Press | Report
 
 

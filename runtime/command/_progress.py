@@ -99,6 +99,8 @@ def state_of(event: Event) -> str | None:
             return "starting"
         case events.MessageSubmitted() | events.TurnStarted() | events.ToolFinished() | events.DialogClosed():
             return "running"
+        case events.AssistantDelta():
+            return "writing"
         case events.ToolStarted(name=name):
             return f"tool {one_line(name, 40)}"
         case events.DialogOpened():
@@ -115,6 +117,8 @@ def describe(event: Event) -> str:
         case events.ProviderStarted():
             where = f", pane {body.pane}" if body.pane else ""
             text = f"CLI {body.cli_version} started: pid {body.pid}{where}"
+            if not body.pid:
+                text = f"{body.cli_version} is spoken to"
         case events.MessageAccepted():
             text = f"message accepted: {body.taken}"
         case events.MessageSubmitted():
@@ -133,6 +137,8 @@ def describe(event: Event) -> str:
             text = f"the CLI tries again: {body.message}"
         case events.AssistantMessage():
             text = f"says: {one_line(body.text, ARGUMENT_CHARS)}"
+        case events.AssistantDelta():
+            text = f"writes: {one_line(body.text, ARGUMENT_CHARS)}"
         case events.ToolStarted():
             text = f"tool {body.name} {one_line(body.arguments, ARGUMENT_CHARS)}"
         case events.ToolFinished():

@@ -9,6 +9,9 @@ from lastword.actors.core import events
 from lastword.actors.core.adapter import Refused, SourceSpec
 from lastword.actors.core.facts import Fact, PromptRecorded, TurnClosed
 from lastword.actors.core.ports import SessionRow, TurnRow
+from lastword.actors.core.world import Bytes, Files
+from lastword.runtime._conversations import SCHEME, RecordFiles
+from lastword.transports.files import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +31,13 @@ def recorded_end(journal: SqliteJournal, session: SessionRow, row: TurnRow) -> T
 
     adapter = ADAPTERS.get((session.provider, session.transport))
     path = _path(journal, session, row)
-    if adapter is None or not path or not Path(path).is_file():
+    if adapter is None or not path:
         return None
     cursor = session.cursor
     offset = cursor.offset if cursor is not None and cursor.path == path else 0
     native = row.native_turn
-    for fact in _facts(adapter, path, session.native_session, offset):
+    files: Files = RecordFiles(journal) if path.startswith(SCHEME) else LocalFiles()
+    for fact in _facts(adapter, files, path, session.native_session, offset):
         if not native and isinstance(fact, PromptRecorded) and _is_ours(journal, adapter, row, fact):
             native = fact.native_turn
         if native and isinstance(fact, TurnClosed) and fact.native_turn == native:
@@ -48,16 +52,12 @@ def _path(journal: SqliteJournal, session: SessionRow, row: TurnRow) -> str:
     return session.cursor.path if session.cursor is not None else ""
 
 
-def _facts(adapter: Adapter, path: str, native_session: str, offset: int) -> Iterator[Fact]:
+def _facts(adapter: Adapter, files: Files, path: str, native_session: str, offset: int) -> Iterator[Fact]:
     source = SourceSpec(kind="append-jsonl", path=path, root=str(Path(path).parent))
     oracle = adapter.oracle(source, native_session, offset)
-    try:
-        with Path(path).open("rb") as stream:
-            stream.seek(offset)
-            while chunk := stream.read(CHUNK_BYTES):
-                yield from oracle.feed(path, chunk)
-    except OSError:
-        return
+    while isinstance(read := files.read_from(path, offset, CHUNK_BYTES, 0, 0), Bytes) and read.data:
+        offset += len(read.data)
+        yield from oracle.feed(path, read.data)
 
 
 def _is_ours(journal: SqliteJournal, adapter: Adapter, row: TurnRow, prompt: PromptRecorded) -> bool:

@@ -116,7 +116,8 @@ class Following:
 
     def _take(self, event: Event) -> Completion | None:
         mine = event.message_id == self._ack.message_id
-        self._progress.row(describe(event))
+        if not event.ephemeral:
+            self._progress.row(describe(event))
         state = state_of(event)
         if state is not None:
             self._progress.state(state)

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ from lastword.runtime.command._desk import cli_providers, host_seen
 from lastword.runtime.command._rehearse import cached_cli
 from lastword.runtime.command._show import as_json, default_state, one_line, out, state_option
 
+EMULATED = "emulated: written from documents, never seen on the real CLI"
 PYTHON_MIN = (3, 11)
 
 
@@ -64,7 +66,9 @@ def examine(state: Path) -> Iterator[Check]:
         remedy="" if linux else "Linux is the only system that is supported so far",
     )
     yield _tmux()
-    yield from _providers()
+    services = list(_services())
+    yield from _providers(usable=sum(check.verdict == "ok" for check in services))
+    yield from services
     yield _folder(state)
     yield _journal(state)
     yield _watch()
@@ -80,31 +84,55 @@ def _tmux() -> Check:
     return Check(name="tmux", verdict="ok", found=f"{'.'.join(map(str, info.version))} ({info.path})")
 
 
-def _providers() -> Iterator[Check]:
+def _providers(usable: int) -> Iterator[Check]:
+    """``usable``: what else a turn can run on."""
     from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late
     from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
 
     versions = preflight.Versions()
-    usable = 0
     faults: list[Check] = []
     for name in cli_providers():
         over = [adapter for (known, _), adapter in ADAPTERS.items() if known == name]
         adapter = over[0]
         ways = ", ".join(each.transport for each in over)
+        emulated = "emulated" in adapter.capabilities
         try:
             executable = preflight.find_executable(adapter, None, os.environ)
+            if emulated:
+                version = versions.of(adapter, executable, os.environ)
+                found = f"{version}, over {ways} ({executable[0]}); {EMULATED}"
+                yield Check(name=name, verdict="note", found=found, remedy="Accept it with --allow-uncertified")
+                continue
             version = versions.of(adapter, executable, os.environ)
             preflight.check_version(adapter, version, allow_uncertified=False)
         except LastwordError as error:
-            faults.append(_bad(name, error))
+            bad = _bad(name, error)
+            faults.append(msgspec.structs.replace(bad, found=f"{bad.found}; {EMULATED}") if emulated else bad)
         else:
             usable += 1
             yield Check(name=name, verdict="ok", found=f"{version}, certified, over {ways} ({executable[0]})")
         cached = cached_cli(adapter)
         if cached is not None:
             yield Check(name=name, verdict="note", found=f"pinned for rehearsals: {cached}")
-    for fault in faults:  # another CLI is enough for a turn
+    for fault in faults:  # another one is enough for a turn
         yield msgspec.structs.replace(fault, verdict="note") if usable else fault
+
+
+def _services() -> Iterator[Check]:
+    """Model APIs: each an extra, so none that is missing is a fault."""
+    from lastword.transports.api import unready  # noqa: PLC0415 - late
+    from lastword.transports.providers.services import SERVICES  # noqa: PLC0415
+
+    for adapter in SERVICES:
+        service = adapter.service
+        error = unready(service, os.environ)
+        if error is not None:
+            yield msgspec.structs.replace(_bad(adapter.name, error), verdict="note")
+            continue
+        found = f"{service.sdk} {version_of(service.sdk)}, over api"
+        named = os.environ.get(service.model)
+        remedy = "" if named else f"Name a model with model=, or set {service.model}"
+        yield Check(name=adapter.name, verdict="ok", found=f"{found}, model {named or 'not named'}", remedy=remedy)
 
 
 def _folder(state: Path) -> Check:

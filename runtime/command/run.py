@@ -73,7 +73,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("run")
-@click.option("--provider", help="Which CLI (default: the first that is built in).")
+@click.option("--provider", help="Which CLI or API (default: the first that is built in).")
 @click.option("--cwd", type=click.Path(path_type=Path), help="Working directory of the CLI (default: this one).")
 @click.option("--model", default="", help="Passed to the CLI.")
 @click.option("--permission-mode", default="", help="Passed to the CLI.")
@@ -131,10 +131,18 @@ def _place(options: _Options, stack: ExitStack) -> _Place:
         return _Place(state=options.state or default_state(), cwd=here, env=None, executables={})
     from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late: only a rehearsal needs these
     from lastword.runtime.command._rehearse import find_real_cli  # noqa: PLC0415
-    from lastword.runtime.testing import Rehearsal  # noqa: PLC0415
+    from lastword.runtime.testing import SEALED_HOMES, Rehearsal  # noqa: PLC0415
     from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
 
-    executable = find_real_cli(preflight.find_adapter(ADAPTERS, options.provider, options.transport))
+    adapter = preflight.find_adapter(ADAPTERS, options.provider, options.transport)
+    if adapter.name not in SEALED_HOMES:
+        raise UsageError(
+            "unsupported_capability",
+            f"{adapter.name!r} cannot be rehearsed: it is not known how it is sealed off",
+            remedy=f"Can be rehearsed: {', '.join(sorted(SEALED_HOMES))}",
+            provider=adapter.name,
+        )
+    executables = {} if adapter.transport == "api" else {options.provider: str(find_real_cli(adapter))}
     sealed = stack.enter_context(Rehearsal(provider=options.provider))
     env, cwd = sealed.env, sealed.cwd
     if options.cwd is not None:
@@ -144,7 +152,7 @@ def _place(options: _Options, stack: ExitStack) -> _Place:
         state=options.state or sealed.root / "state",
         cwd=cwd,
         env=env,
-        executables={options.provider: str(executable)},
+        executables=executables,
     )
 
 
@@ -241,7 +249,7 @@ def _tell(completion: Completion, *, json_form: bool) -> None:
     if completion.error is not None:
         note(f"lastword: {one_line(completion.error.message or completion.status)} ({completion.error.kind}).")
     elif completion.empty and not json_form:
-        note("lastword: the CLI recorded an empty answer.")
+        note("lastword: an empty answer was recorded.")
 
 
 def _tell_dialog(left: _DialogLeftError, *, json_form: bool) -> None:

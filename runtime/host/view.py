@@ -219,6 +219,7 @@ class SessionView:
                 events.SessionOpened()
                 | events.ProviderRetrying()
                 | events.AssistantMessage()
+                | events.AssistantDelta()
                 | events.UsageReported()
                 | events.StallDiagnosed()
                 | events.InvariantViolated()

@@ -164,11 +164,26 @@ def opencode_home(home: Path, cwds: Sequence[Path], base_url: str, tmp: Path) ->
     return {**_base_env(home, tmp), **{f"OPENCODE_DISABLE_{word}": "1" for word in quiet}}
 
 
+def anthropic_home(home: Path, cwds: Sequence[Path], base_url: str, tmp: Path) -> dict[str, str]:  # noqa: ARG001 - no CLI
+    """Anthropic's API, asked by us: no CLI, but the same sealed environment."""
+    service = {"ANTHROPIC_API_KEY": FAKE_OPENAI_KEY, "ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_MODEL": MODEL}
+    return {**_base_env(home, tmp), **service}
+
+
+def openai_home(home: Path, cwds: Sequence[Path], base_url: str, tmp: Path) -> dict[str, str]:  # noqa: ARG001 - no CLI
+    """OpenAI's API, asked by us."""
+    service = {"OPENAI_API_KEY": FAKE_OPENAI_KEY, "OPENAI_BASE_URL": f"{base_url}/v1", "OPENAI_MODEL": MODEL}
+    return {**_base_env(home, tmp), **service}
+
+
 HOMES: Mapping[str, Home] = {
     "codex": codex_home,
     "pi": pi_home,
     "gemini": gemini_home,
     "qwen": qwen_home,
     "opencode": opencode_home,
+    "anthropic": anthropic_home,
+    "openai": openai_home,
+    "openai-chat": openai_home,
 }
 """Beside Claude Code's."""

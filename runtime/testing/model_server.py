@@ -245,6 +245,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = IDLE_CONNECTION_S
+    disable_nagle_algorithm = True  # else each small frame behind another waits 40 ms for the client's kernel
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's

@@ -23,7 +23,6 @@ def assert_refused(answer: tuple[int, str, str], kind: str, *words: str) -> None
 @pytest.mark.contract("C21")
 def test_c21_an_unknown_provider_is_refused_and_the_known_ones_are_named(place: Place) -> None:
     assert_refused(place.lastword("run", "--provider", "gemni", "hi"), "unknown_provider", "claude-code")
-    assert_refused(place.lastword("run", "--provider", "cursor", "hi"), "unknown_provider", "cannot be driven yet")
     assert_refused(place.lastword("read", "gemni", "x.jsonl", "--json"), "unknown_provider", "claude-code")
 
 
@@ -143,3 +142,15 @@ def test_doctor_says_that_all_is_well(place: Place) -> None:
     code, out, err = place.lastword("doctor", "--json")
     assert (code, err) == (0, ""), out
     assert not place.state.exists()
+
+
+def test_doctor_knows_that_a_models_api_is_enough_for_a_turn(place: Place) -> None:
+    (place.bin / "claude").unlink()
+    keyless = {name: value for name, value in bare(place).items() if not name.endswith("_API_KEY")}
+    code, out, _ = place.lastword("doctor", env=keyless)
+    assert code == 1, out
+    assert "ANTHROPIC_API_KEY is not set" in out
+    code, out, _ = place.lastword("doctor", env=keyless | {"ANTHROPIC_API_KEY": "a-key"})
+    assert code == 0, out
+    assert "ok    anthropic" in out
+    assert "a-key" not in out

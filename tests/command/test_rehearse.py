@@ -2,7 +2,25 @@
 
 import sys
 
+import pytest
+
 from lastword.runtime.testing import SCRIPTED_CLI
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-chat"])
+def test_a_models_api_is_rehearsed_without_a_cli_or_a_key(place, provider: str) -> None:
+    code, out, err = place.lastword("run", "--rehearse", "--provider", provider, "hello", env=bare(place))
+    assert (code, out) == (0, "echo: hello\n"), err
+    assert "writes" not in err
+    assert not place.state.exists()
+
+
+def test_what_cannot_be_sealed_off_is_not_rehearsed(place) -> None:
+    place.program("cursor-agent", "#!/bin/sh\necho started >>'$HOME/started'\n")
+    code, out, err = place.lastword("run", "--rehearse", "--provider", "cursor", "hello", env=bare(place))
+    assert (code, out) == (2, "")
+    assert "(unsupported_capability). Can be rehearsed:" in err
+    assert "Traceback" not in err
 
 
 def pinned(place) -> None:

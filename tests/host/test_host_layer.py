@@ -196,6 +196,8 @@ PUBLIC = [
     "Runtime",
     "Session",
     "Snapshot",
+    "Tool",
+    "ToolCall",
     "TransportError",
     "TurnError",
     "UsageError",

@@ -12,8 +12,9 @@ import pytest
 
 from journal_samples import S1, S2, closing, commit, said, saying, session
 from lastword.actors.core.errors import UsageError
+from lastword.actors.core.events import AssistantDelta, Event
 from lastword.actors.core.ports import Batch
-from lastword.runtime._hub import READ_EVENTS_MAX, RING_EVENTS_MAX, Hub
+from lastword.runtime._hub import LIVE_EVENTS_MAX, READ_EVENTS_MAX, RING_EVENTS_MAX, Hub
 from lastword.runtime._journal import SqliteJournal
 
 WAIT_S = 20.0
@@ -273,4 +274,49 @@ def test_c31_no_wake_up_is_lost_under_random_timing(journal):
     assert problems == []
     hub.close()
     gc.collect()
+    assert hub.followed == 0
+
+
+# --- events that are not on record ------------------------------------------------------------------------------------
+
+
+def delta(text: str) -> Event:
+    return Event(session_id=S1, seq=0, at=1.0, body=AssistantDelta(text=text))
+
+
+def order_of(subscription) -> list[object]:
+    told = []
+    while (event := subscription.get(timeout_s=0)) is not None:
+        told.append(event.body.text if event.ephemeral else event.seq)
+    return told
+
+
+@pytest.mark.contract("C30")
+def test_c30_a_live_event_comes_where_it_happened_and_moves_no_place(journal, hub):
+    with hub.subscribe(S1) as ours:
+        tell(journal, hub, saying(1))
+        hub.live(delta("a"))
+        hub.live(delta("b"))
+        tell(journal, hub, saying(2))
+        hub.live(delta("c"))
+        with hub.subscribe(S1, after=ours.after) as late:
+            assert order_of(late) == [1, 2, 3]
+        assert order_of(ours) == [1, "a", "b", 2, 3, "c"]
+        assert ours.after == 3
+
+
+@pytest.mark.contract("C31")
+def test_c31_a_slow_subscriber_misses_live_events_at_most_and_no_other(journal, hub):
+    with hub.subscribe(S1) as ours:
+        for number in range(3):
+            tell(journal, hub, saying(100))
+            for _ in range(LIVE_EVENTS_MAX):
+                hub.live(delta(f"{number}"))
+        told = order_of(ours)
+    assert [each for each in told if isinstance(each, int)] == list(range(1, 301))
+    assert [each for each in told if isinstance(each, str)] == ["2"] * LIVE_EVENTS_MAX
+
+
+def test_a_live_event_that_nobody_follows_costs_nothing(hub):
+    hub.live(delta("x"))
     assert hub.followed == 0

@@ -10,7 +10,7 @@ import pytest
 from journal_samples import S1, S2, commit, completion, message, ok, said, saying, session, turn
 from lastword.actors.core.errors import JournalError
 from lastword.actors.core.ids import MessageId, TurnId
-from lastword.actors.core.ports import Batch, Cursor, Journal, Recorded
+from lastword.actors.core.ports import Batch, Cursor, Journal, Lines, Recorded
 from lastword.runtime._journal import SqliteJournal
 
 
@@ -188,3 +188,32 @@ def test_what_was_recorded_is_there_after_reopening(tmp_path):
     journal = SqliteJournal.open(tmp_path / "state")
     assert [event.body.text for event in journal.events(S1)] == ["0", "1", "2", "3", "4", "5"]
     journal.close()
+
+
+# --- the record of conversations that have no file --------------------------------------------------------------------
+
+
+def lines(*texts: str, conversation: str = "conv_1") -> Batch:
+    return Batch(session_id=S1, lines=Lines(conversation=conversation, lines=tuple(text.encode() for text in texts)))
+
+
+def test_lines_are_read_like_a_file_from_any_offset_and_in_any_piece(journal):
+    commit(journal, lines("one", "zwei \u00e4"))
+    commit(journal, lines("", conversation="conv_2"))
+    commit(journal, lines("three"))
+    whole = "one\nzwei \u00e4\nthree\n".encode()
+    assert journal.lines("conv_1", 0, 1000) == (whole, len(whole))
+    assert journal.lines("conv_2", 0, 1000) == (b"\n", 1)
+    assert journal.lines("conv_3", 0, 1000) == (b"", 0)
+    for offset in range(len(whole) + 2):
+        for size in (1, 3, 9, 100):
+            assert journal.lines("conv_1", offset, size) == (whole[offset : offset + size], len(whole))
+
+
+@pytest.mark.contract("C09")
+def test_c09_lines_are_committed_with_their_batch_or_not_at_all(journal):
+    bad = lines("two\nlines")
+    good, refused = lines("good"), journal.record([lines("first"), bad, lines("last")], 1.0)[1]
+    assert isinstance(refused, JournalError)
+    commit(journal, good)
+    assert journal.lines("conv_1", 0, 100)[0] == b"first\nlast\ngood\n"

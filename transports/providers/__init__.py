@@ -6,12 +6,16 @@ from collections.abc import Mapping
 
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter
 from lastword.transports.providers.acp import ANY, GEMINI, OPENCODE, QWEN
+from lastword.transports.providers.agy import AgyAdapter
 from lastword.transports.providers.claude_code import ClaudeCodeAdapter
 from lastword.transports.providers.claude_code_structured import ClaudeCodeStructuredAdapter
 from lastword.transports.providers.codex import CodexAdapter
 from lastword.transports.providers.codex_structured import CodexStructuredAdapter
+from lastword.transports.providers.cursor import CursorAdapter
 from lastword.transports.providers.memory import MemoryAdapter
+from lastword.transports.providers.muse import MuseAdapter
 from lastword.transports.providers.pi_structured import PiStructuredAdapter
+from lastword.transports.providers.services import SERVICES
 
 _ADAPTERS: tuple[AnyAdapter, ...] = (
     ClaudeCodeAdapter(),
@@ -22,7 +26,11 @@ _ADAPTERS: tuple[AnyAdapter, ...] = (
     GEMINI,
     QWEN,
     OPENCODE,
+    AgyAdapter(),
+    CursorAdapter(),
+    MuseAdapter(),
     ANY,
+    *SERVICES,
     MemoryAdapter(),
 )
 ADAPTERS: Mapping[AdapterKey, AnyAdapter] = {(adapter.name, adapter.transport): adapter for adapter in _ADAPTERS}

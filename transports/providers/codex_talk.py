@@ -37,6 +37,7 @@ from lastword.actors.core.typing_effects import (
 )
 from lastword.transports.providers.codex_dialogs import CodexQuestion, Result, Wanted, questions_of
 from lastword.transports.providers.codex_stream_oracles import START, STEER
+from lastword.transports.providers.decoding import Decoder
 from lastword.transports.providers.line_oracle import UNREADABLE
 from lastword.transports.providers.open_questions import OpenQuestions, reply
 
@@ -105,10 +106,10 @@ class _Line(msgspec.Struct, frozen=True):
     error: _Error | None = None
 
 
-_LINE = msgspec.json.Decoder(_Line)
-_PARAMS = msgspec.json.Decoder(_Params)
-_WANTED = msgspec.json.Decoder(Wanted)
-_RESULT = msgspec.json.Decoder(_Result)
+_LINE = Decoder(_Line)
+_PARAMS = Decoder(_Params)
+_WANTED = Decoder(Wanted)
+_RESULT = Decoder(_Result)
 
 _How: TypeAlias = Literal["start", "steer"]
 

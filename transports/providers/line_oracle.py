@@ -81,6 +81,16 @@ class LineOracle:
         self._ended()
         return self._taken()
 
+    def take(self, line: Line, source: str) -> list[Fact]:
+        """Facts of one line that somebody else has framed."""
+        self._framed(line, source)
+        return self._taken()
+
+    def ended(self, source: str) -> list[Fact]:  # noqa: ARG002 - for those that ask which
+        """What the proved end of the writer gives, where somebody else frames its lines."""
+        self._ended()
+        return self._taken()
+
     def _framed(self, line: Line, source: str) -> None:
         if line.oversized:
             self._unknown("oversized_line", Evidence(source=source, offset=line.offset))

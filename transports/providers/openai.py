@@ -1,0 +1,159 @@
+"""The adapter of OpenAI's Responses API: what a request looks like, and what an answer says.
+
+Nothing is kept at the vendor (``store`` is off): reasoning comes encrypted, and is told again with the conversation.
+
+Source: the API as its SDK 3.57.0 speaks it; docs/providers/api.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from lastword.actors.core.adapter import LaunchRequest
+from lastword.actors.core.conversation import Call, Human, Line, Model, Note, Piece, Result, told
+from lastword.actors.core.outcome import TurnError
+from lastword.actors.core.service import Reply, Service
+from lastword.actors.core.tools import Tool
+from lastword.transports.providers.api_adapter import ApiBase, cut_off
+from lastword.transports.providers.decoding import Decoder
+
+_PLAIN = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt)")
+"""Models that do not reason, and refuse to be asked for it encrypted."""
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Why(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str = ""
+    refusal: str = ""
+
+
+class _Item(msgspec.Struct):
+    type: str
+    content: list[_Part] | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    encrypted_content: str | None = None
+
+
+_ITEM = Decoder(_Item)
+
+
+class _Response(msgspec.Struct):
+    id: str
+    output: list[msgspec.Raw]
+    status: str
+    model: str = ""
+    incomplete_details: _Why | None = None
+    usage: _Usage | None = None
+
+
+_RESPONSE = Decoder(_Response)
+
+
+class OpenAiAdapter(ApiBase):
+    """OpenAI's models, asked by us."""
+
+    name = "openai"
+    service = Service(
+        sdk="openai", driver="openai", key="OPENAI_API_KEY", base_url="OPENAI_BASE_URL", model="OPENAI_MODEL"
+    )
+
+    def body(self, request: LaunchRequest, lines: Sequence[Line], tools: Sequence[Tool]) -> Mapping[str, Any]:
+        """``responses.create``, with the whole conversation."""
+        options = self._options(request)
+        body: dict[str, Any] = {"model": options.model, "input": items(told(lines)), "store": False}
+        if _PLAIN.match(options.model) is None:
+            body["include"] = ["reasoning.encrypted_content"]
+        if options.system:
+            body["instructions"] = options.system
+        if options.max_tokens:
+            body["max_output_tokens"] = options.max_tokens
+        if tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    "strict": False,
+                }
+                for tool in tools
+            ]
+        return body
+
+    def reply(self, body: bytes) -> Reply:
+        """What an answer says."""
+        response = _RESPONSE.decode(body)
+        kept: list[msgspec.Raw] = []
+        calls: list[Call] = []
+        texts: list[str] = []
+        refused = False
+        for raw in response.output:
+            item = _ITEM.decode(raw)
+            if item.type == "reasoning" and not item.encrypted_content:
+                continue  # it could not be found again: nothing is stored
+            kept.append(raw)
+            if item.type == "function_call":
+                calls.append(Call(id=item.call_id, name=item.name, arguments=item.arguments))
+            elif item.type == "message":
+                parts = item.content or []
+                texts += [part.text for part in parts if part.type == "output_text"]
+                refused = refused or any(part.type == "refusal" for part in parts)
+        why = response.incomplete_details
+        stop = (why.reason if why is not None else None) or ("refusal" if refused else response.status)
+        usage = response.usage or _Usage()
+        return Reply(
+            response=response.id,
+            content=msgspec.Raw(msgspec.json.encode(kept)) if kept else msgspec.Raw(b"null"),
+            text="".join(texts),
+            calls=tuple(calls),
+            error=_fault(stop, response.status),
+            model=response.model,
+            stop=stop,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+        )
+
+
+def _fault(stop: str, status: str) -> TurnError | None:
+    if stop in ("refusal", "content_filter"):
+        return cut_off(stop, "refused")
+    if stop == "max_output_tokens":
+        return cut_off(stop, "cut")
+    if status != "completed":
+        return TurnError(kind="provider_error", message=f"the response is {status}", native_kind=stop)
+    return None
+
+
+def items(pieces: Sequence[Piece]) -> list[Any]:
+    """The conversation in the API's own form."""
+    found: list[Any] = []
+    for piece in pieces:
+        match piece:
+            case Human(text=text):
+                found.append({"role": "user", "content": text})
+            case Result():
+                output = f"Error: {piece.text}" if piece.failed else piece.text
+                found.append({"type": "function_call_output", "call_id": piece.call, "output": output})
+            case Model(content=content):
+                found += msgspec.json.decode(content)
+            case Note(text=text):
+                found.append({"role": "assistant", "content": text})
+    return found
+
+
+__all__ = ["OpenAiAdapter", "items"]
