@@ -68,7 +68,7 @@ class ApiHost:
         """
         assert self.runtime is None
         return killed_host(
-            lambda: until(and_then, within_s=WAIT_S),
+            before_kill=lambda: until(and_then, within_s=WAIT_S),
             state=str(self.kit.root / "state"),
             cwd=str(self.kit.cwd),
             env=self.env,

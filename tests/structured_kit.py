@@ -132,7 +132,7 @@ class StdioHost:
 
 
 def killed_host(
-    frozen_until: Callable[[], bool] | None = None, before_kill: Callable[[], object] = lambda: None, **order: Any
+    *, frozen_until: Callable[[], bool] | None = None, before_kill: Callable[[], object] = lambda: None, **order: Any
 ) -> dict[str, Any]:
     """A host in a process of its own (``structured_host.py``), with these orders, ended by SIGKILL; what it told.
 

@@ -26,7 +26,18 @@ from lastword.transports.providers.memory import MemoryOracle
 from lastword.transports.providers.pi_talk import PiTalk
 
 SAID_IN = frozenset(
-    {"text", "content", "message", "result", "output", "last_agent_message", "delta", "aggregated_output", "msg"}
+    {
+        "text",
+        "content",
+        "message",
+        "result",
+        "output",
+        "last_agent_message",
+        "delta",
+        "aggregated_output",
+        "msg",
+        "response",
+    }
 )
 """Where the texts of records stand, whichever provider's."""
 WHOLE = "\\ud83d\\ude00"

@@ -53,6 +53,10 @@ class _Block(msgspec.Struct):
     input: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+_BLOCKS = Decoder(list[_Block])
+_CONTENT = Decoder(list[Any])
+
+
 class AnthropicAdapter(ApiBase):
     """Claude models, asked by us."""
 
@@ -84,7 +88,7 @@ class AnthropicAdapter(ApiBase):
     def reply(self, body: bytes) -> Reply:
         """What an answer says."""
         message = _MESSAGE.decode(body)
-        blocks = msgspec.json.decode(message.content, type=list[_Block])
+        blocks = _BLOCKS.decode(message.content)
         calls = tuple(
             Call(id=block.id, name=block.name, arguments=bytes(block.input).decode())
             for block in blocks
@@ -135,7 +139,7 @@ def messages(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
                 result = {"type": "tool_result", "tool_use_id": piece.call, "content": piece.text}
                 say("user", [{**result, "is_error": True} if piece.failed else result])
             case Model(content=content):
-                say("assistant", msgspec.json.decode(content))
+                say("assistant", _CONTENT.decode(content))
             case Note(text=text):
                 say("assistant", [{"type": "text", "text": text}])
     return found

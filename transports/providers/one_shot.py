@@ -38,6 +38,7 @@ from lastword.actors.core.outcome import Evidence
 from lastword.actors.core.talk import GiveUp, Named, Remind, TalkEffect, Write
 from lastword.actors.core.transcript import LineFramer
 from lastword.actors.core.typing_effects import Job
+from lastword.transports.providers.decoding import Decoder
 from lastword.transports.providers.line_oracle import UNREADABLE, LineOracle
 
 ARGUMENT_BYTES_MAX = 128 * 1024 - 1
@@ -111,6 +112,9 @@ class _Ready(msgspec.Struct):
     name: str = ""
 
 
+_NAMED = Decoder(_Ready)
+
+
 class OneShotTalk:
     """Speaks to one process: one text, once.
 
@@ -135,7 +139,7 @@ class OneShotTalk:
         """What it says."""
         if line.startswith(READY):
             self._ready = True
-            name = msgspec.json.decode(line, type=_Ready).name
+            name = _NAMED.decode(line).name
             named: list[TalkEffect] = [Named(native_session=name)] if name else []
             return [*named, reports.BecameReady(), *self._send()]
         if line.startswith(OURS) or not self._sent:

@@ -50,6 +50,7 @@ class _Item(msgspec.Struct):
 
 
 _ITEM = Decoder(_Item)
+_ITEMS = Decoder(list[Any])
 
 
 class _Response(msgspec.Struct):
@@ -150,7 +151,7 @@ def items(pieces: Sequence[Piece]) -> list[Any]:
                 output = f"Error: {piece.text}" if piece.failed else piece.text
                 found.append({"type": "function_call_output", "call_id": piece.call, "output": output})
             case Model(content=content):
-                found += msgspec.json.decode(content)
+                found += _ITEMS.decode(content)
             case Note(text=text):
                 found.append({"role": "assistant", "content": text})
     return found

@@ -35,6 +35,7 @@ class _Message(msgspec.Struct):
 
 
 _MESSAGE = Decoder(_Message)
+_MESSAGES = Decoder(list[Any])
 
 
 class _Usage(msgspec.Struct):
@@ -119,7 +120,7 @@ def messages(pieces: Sequence[Piece]) -> list[Any]:
                 output = f"Error: {piece.text}" if piece.failed else piece.text
                 found.append({"role": "tool", "tool_call_id": piece.call, "content": output})
             case Model(content=content):
-                found += msgspec.json.decode(content)
+                found += _MESSAGES.decode(content)
             case Note(text=text):
                 found.append({"role": "assistant", "content": text})
     return found
