@@ -153,6 +153,9 @@ def describe(event: Event) -> str:
             text = f"invariant violated: {body.what} ({body.repair})"
         case events.SessionRebound():
             text = f"the CLI is in another conversation now: {body.native_session_id}"
+        case events.SessionSwitched():
+            now = f"{body.provider} over {body.transport}" + (f", {body.model}" if body.model else "")
+            text = f"the session goes on with {now}"
         case events.SessionGone():
             text = f"the CLI is gone: {body.reason}"
         case events.SessionClosed():

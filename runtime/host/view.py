@@ -223,6 +223,7 @@ class SessionView:
                 | events.StallDiagnosed()
                 | events.InvariantViolated()
                 | events.SessionRebound()
+                | events.SessionSwitched()
             ):
                 pass
             case _:
