@@ -16,6 +16,8 @@ from kit_system import until
 from lastword import AsyncRuntime, Command, JournalError, ProviderError, RejectedError, Session, UsageError, events
 from lastword.actors.core.adapter import DialogOpen, LaunchRecipe, LaunchRequest
 from lastword.actors.core.ports import Batch
+from lastword.actors.session import SessionActor
+from lastword.actors.turn import TurnFinished
 from lastword.runtime._journal import SqliteJournal
 from lastword.runtime.testing.memory import memory_edge
 from lastword.transports.memory import MemoryWorld
@@ -177,16 +179,38 @@ def test_plat099_a_turn_that_a_person_began_keeps_the_provider_too(make):
     switched(host, session, "other")
 
 
-def test_plat099_behind_a_completion_that_was_told_a_switch_is_never_busy(make):
-    """The host hears of the end before the session's own actor does."""
+def test_plat099_behind_a_completion_that_was_told_a_switch_is_never_busy(make, monkeypatch):
+    """The host hears of the end from the journal, before the session's own actor does."""
     host = make(**ADAPTERS)
     session = host.session()
-    for number in range(30):
+    host.ready(session)
+    real, late = SessionActor.receive, list[TurnFinished]()
+
+    def receive(actor: SessionActor, message: Any) -> Any:
+        return late.append(message) if isinstance(message, TurnFinished) else real(actor, message)
+
+    monkeypatch.setattr(SessionActor, "receive", receive)
+    session.send("one")
+    completed(host, session)
+    until(lambda: late)
+    switching = away(switched, host, session, "other")
+    host.settle()
+    assert not switching.done()
+    monkeypatch.setattr(SessionActor, "receive", real)
+    session._ref.tell(late[0])
+    switching.result(WAIT_S)
+    assert session.run("two").provider == "other"
+
+
+def test_plat099_to_and_fro_between_turns_that_follow_each_other_at_once(make):
+    host = make(**ADAPTERS)
+    session = host.session()
+    for number in range(20):
         provider = ("other", "memory")[number % 2]
         assert session.run(f"prompt {number}").status == "completed"
         switched(host, session, provider)
         assert session.snapshot().provider == provider
-    assert session.snapshot().config_epoch == 31
+    assert session.snapshot().config_epoch == 21
 
 
 def test_plat099_a_dialog_without_a_turn_is_left_behind(make):
@@ -305,6 +329,24 @@ def test_plat099_a_former_process_that_outlives_its_end_is_heard_no_more(make, m
     assert kinds(host, session) == before
     assert session.run("two").answer == "echo: two"
     assert prompts(host, old.native) == ["one", "late words"]
+
+
+def test_plat099_a_former_process_that_works_on_while_the_switch_commits_is_not_heard(make, monkeypatch):
+    host = make(**ADAPTERS)
+    session = host.session()
+    session.run("one")
+    old = host.cli(session)
+    monkeypatch.setattr(old, "close", lambda _grace_s, on_done: on_done())
+    held = HeldCommits(monkeypatch, is_switch)
+    switching = away(switched, host, session, "other")
+    held.wait()
+    old.start_turn("late words")
+    host.world.sweep()
+    until(lambda: host.dead_letters().counts().get("fact_of_former_provider"))
+    held.release()
+    switching.result(WAIT_S)
+    assert session.run("two").answer == "echo: two"
+    assert [done.answer for done in completions(host, session)] == ["echo: one", "echo: two"]
 
 
 # --- a crash between ----------------------------------------------------------------------------------------------------
