@@ -245,7 +245,7 @@ def dialog(bench: Bench) -> None:
     bench.allow(session, opened.dialog_id, opened.options)
     assert bench.end_of(session, ack).status == "completed"
     assert (bench.kit.cwd / "allowed").exists(), "it was allowed and did not run"
-    closed = bench.events(session, events.DialogClosed)[0].body
+    closed = bench.seen(session, events.DialogClosed).body
     assert isinstance(closed, events.DialogClosed)
     assert closed.by == "host"
 

@@ -26,6 +26,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             claimed.
         why: of everything but ``passed``.
         delays_s: terminal record -> completion, of each turn. observed: capabilities that were seen at work.
+        versions: of the CLI, as the completions tell.
     """
 
     certification: str
@@ -35,6 +36,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     delays_s: tuple[float, ...] = ()
     observed: frozenset[str] = frozenset()
+    versions: frozenset[str] = frozenset()
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +172,7 @@ def _result(each: Certification, outcome: Outcome, why: str, bench: Bench | None
         why=why,
         delays_s=tuple(bench.delays_s) if bench is not None else (),
         observed=frozenset(bench.observed) if bench is not None else frozenset(),
+        versions=frozenset(bench.versions - {""}) if bench is not None else frozenset(),
     )
 
 

@@ -59,7 +59,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         Report(
             provider=subject.adapter.name,
             transport=subject.adapter.transport,
-            version="",
+            version=", ".join(sorted(set().union(*(each.versions for each in results)))),
             realness=subject.realness,
             results=tuple(results),
         )
