@@ -110,7 +110,7 @@ class SessionActor(Actor):
         super().__init__()
         self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in)
         self.book = MessageBook()
-        self.turns = OpenTurns(self, deps.journal)
+        self.turns = OpenTurns(self, deps.journal, lambda: self.deps.adapter.certified_versions)
         self.admission = Admission(self)
         self.controls = Controls(self)
         self.policy = PolicyRoom(self)

@@ -145,6 +145,8 @@ def describe(event: Event) -> str:
         case events.CompletionReached(completion=completion):
             why = "" if completion.error is None else f": {completion.error.kind} {completion.error.message}"
             text = f"turn {completion.turn_id} {completion.status}{why} (settled by {completion.source})"
+            if completion.cli_uncertified:
+                text += f"; {completion.provider} {completion.cli_version or 'of no known version'} was never certified"
         case events.UsageReported():
             text = f"usage: {body.input_tokens} tokens in, {body.output_tokens} out"
         case events.StallDiagnosed():

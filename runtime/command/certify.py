@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
+from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, UsageError
 from lastword.runtime.command._show import as_json, one_line, out
 
@@ -17,13 +19,20 @@ if TYPE_CHECKING:
 
 @click.command("certify")
 @click.argument("adapter")
-@click.option("--transport", type=click.Choice(["tmux", "structured"]), help="This one; default: all that it has.")
+@click.option("--transport", type=click.Choice(get_args(TransportName)), help="This one; default: all that it has.")
 @click.option("--emulated", is_flag=True, help="On the program that imitates its CLI, even if the real one is here.")
+@click.option("--cli", "argv", metavar="COMMAND", help="This CLI, as a command line, instead of the one that is found.")
 @click.option("--only", multiple=True, metavar="NAME", help="This certification; again for several.")
 @click.option("--json", "json_form", is_flag=True, help="One JSON object.")
 @click.pass_context
 def command(
-    ctx: click.Context, adapter: str, transport: str | None, emulated: bool, only: tuple[str, ...], json_form: bool
+    ctx: click.Context,
+    adapter: str,
+    transport: str | None,
+    emulated: bool,
+    argv: str | None,
+    only: tuple[str, ...],
+    json_form: bool,
 ) -> None:
     """Certify ADAPTER, a provider's name or a third party's MODULE:SUBJECT, on a scripted model, sealed off.
 
@@ -35,7 +44,7 @@ def command(
         if name not in CERTIFICATIONS:
             raise UsageError("usage", f"no certification is called {name!r}", remedy=", ".join(CERTIFICATIONS))
     reports = []
-    for subject in _subjects(adapter, transport, emulated=emulated):
+    for subject in _subjects(adapter, transport, emulated=emulated, argv=argv):
 
         def told(result: Result, subject: Subject = subject) -> None:
             why = f": {one_line(result.why)}" if result.why else ""
@@ -51,7 +60,7 @@ def command(
     ctx.exit(0 if certified else 1)
 
 
-def _subjects(adapter: str, transport: str | None, *, emulated: bool) -> list[Subject]:
+def _subjects(adapter: str, transport: str | None, *, emulated: bool, argv: str | None) -> list[Subject]:
     from lastword.runtime.testing.conformance import Subject, subjects  # noqa: PLC0415
 
     if ":" in adapter:
@@ -64,13 +73,15 @@ def _subjects(adapter: str, transport: str | None, *, emulated: bool) -> list[Su
         if not isinstance(subject, Subject):
             raise UsageError("usage", f"{adapter} is no lastword conformance Subject")
         return [subject]
-    return [_built_in(each, emulated=emulated) for each in subjects.subjects(adapter, transport)]
+    return [_built_in(each, emulated=emulated, argv=argv) for each in subjects.subjects(adapter, transport)]
 
 
-def _built_in(adapter: AnyAdapter, *, emulated: bool) -> Subject:
+def _built_in(adapter: AnyAdapter, *, emulated: bool, argv: str | None) -> Subject:
     from lastword.runtime.command._rehearse import find_real_cli  # noqa: PLC0415
     from lastword.runtime.testing.conformance import subjects  # noqa: PLC0415
 
+    if argv is not None:
+        return subjects.on_real(adapter, tuple(shlex.split(argv)))
     stand_in = subjects.on_emulator(adapter)
     if emulated:
         if stand_in is None:

@@ -20,6 +20,7 @@ from lastword.runtime.testing.conformance import (
     CERTIFICATIONS,
     FLOORS,
     PROOFS,
+    Bench,
     Report,
     Subject,
     claims_without_proof,
@@ -208,3 +209,17 @@ def test_lastword_certify_prints_the_table_and_its_exit_code_tells(tmp_path: Pat
     assert certify("nobody").returncode == 2
     assert certify("codex", "--emulated").returncode == 2
     assert certify("claude-code", "--only", "nothing").returncode == 2
+
+
+@pytest.mark.tmux
+@pytest.mark.parametrize(("version", "uncertified"), [("1.0.0", False), ("1.0.1", True)])
+def test_a_completion_names_a_version_of_its_cli_that_was_never_certified(
+    parrot: Any, version: str, uncertified: bool
+) -> None:
+    class Adapter(parrot.ParrotAdapter):
+        certified_versions = (version,)
+
+    subject = msgspec.structs.replace(parrot.SUBJECT, adapter=Adapter())
+    with Bench(subject) as bench:
+        done = bench.say(bench.session(), "hello")
+        assert (done.cli_version, done.cli_uncertified) == ("1.0.0", uncertified)

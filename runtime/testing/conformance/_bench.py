@@ -221,7 +221,7 @@ class Bench:
             return
         ended = done.times.native_ended_at
         if ended is not None:
-            self.delays_s.append(max(0.0, committed - ended - self.subject.stamped_early_s))
+            self.delays_s.append(max(0.0, committed - ended))
             return
         written = (at for at, size in self._grown.get(evidence.source, ()) if size > evidence.offset)
         if (first := next(written, None)) is not None:

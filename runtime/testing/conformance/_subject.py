@@ -47,7 +47,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         asking: of one whose CLI asks before a tool; none: ``options``.
         env: more environment.
         allow: how the option reads that lets a tool run once, best first; else it is the first one.
-        stamped_early_s: how much earlier than it writes a terminal record the CLI stamps it; no part of the delay.
+        stamped_early_s: how much earlier than it writes a terminal record the CLI stamps it; the gate allows for that.
     """
 
     adapter: AnyAdapter
