@@ -32,9 +32,13 @@ run: setup ## the main job: one turn in a real pane, one last word (no credentia
 test: setup ## the hermetic suite
 	@$(PYTEST) --timeout $(TEST_BOUND_S) -m "not live and not stress"
 
-live: setup ## the same promises on the pinned real CLIs (downloads them once; no credentials); FULL=1: all of them
+live: setup ## the promises on the pinned real CLIs (downloads them once; no credentials); FULL=1: all; LATEST=1: newest CLIs
+ifdef LATEST
+	@$(BIN)/python tools/live_latest.py --cache "$(CACHE)"
+else
 	@$(BIN)/python tools/live_clis.py --cache "$(CACHE)"
 	@LASTWORD_CLI_CACHE="$(CACHE)" $(PYTEST) --timeout $(TEST_BOUND_S) -m "live$(if $(FULL),, and not full)" tests/live
+endif
 
 check: setup ## format, lint, types, import contracts
 	@$(BIN)/ruff format --check .

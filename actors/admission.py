@@ -20,7 +20,7 @@ from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_mess
 from lastword.actors.core.ports import MessageRow, TurnRow
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.replies import fail, resolve
-from lastword.actors.session_commands import MessageDeadline, Submit
+from lastword.actors.session_commands import MessageDeadline, Submit, SwitchTo
 from lastword.actors.session_messages import undelivered
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Admission:
     def __init__(self, session: SessionActor) -> None:
         self._session = session
         self._accepting: dict[int, Accepting] = {}
-        self._parked: list[Submit] = []
+        self._parked: list[Submit | SwitchTo] = []
         self._twins: dict[MessageId, list[Submit]] = {}
 
     @property
@@ -63,6 +63,9 @@ class Admission:
                 return
             if self._answer_duplicate(submit, submit.message_id):
                 return
+        if self._parked or session.switching.active or self._settled_on_record():
+            self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
+            return
         provider = session.record.row.provider
         if not submit.text.strip():
             self._refuse(submit, RejectedError("empty_message", "the message has no text", provider=provider))
@@ -71,20 +74,35 @@ class Admission:
         if isinstance(typed, Refused):
             self._refuse(submit, RejectedError("unsupported_text", typed.reason, provider=provider))
             return
-        if self._parked or self._settled_on_record():
-            self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
-            return
         admission = session.core.admit(run=submit.run)
         if admission.refused is not None:
             self._refuse(submit, RejectedError(admission.refused, admission.reason, provider=provider))
             return
         self._accept(submit, typed, starts_turn=admission.starts_turn)
 
+    def switch(self, switch: SwitchTo) -> None:
+        """It waits for what was sent before it, and what is sent after it waits for its end; refused while a turn is
+        open, or a message or a command is on its way: what was accepted belongs to the provider that it was given to.
+        """
+        session = self._session
+        if session.closing:
+            fail(switch.reply, RejectedError("session_closed", "the session is closed"))
+        elif not session.switching.active and (self._parked or self._settled_on_record()):
+            self._parked.append(switch)
+        elif session.switching.active or self._accepting or not session.core.idle or session.controls.busy:
+            reason = "a turn is being delivered or is active: the provider is changed between turns"
+            fail(switch.reply, RejectedError("busy", reason, provider=session.record.row.provider))
+        else:
+            session.switching.begin(switch)
+
     def unpark(self) -> None:
-        """A turn is over: those that came a moment too early."""
+        """A turn is over, or the provider was changed: those that came a moment too early."""
         parked, self._parked = self._parked, []
-        for submit in parked:
-            self.submit(submit)
+        for waiting in parked:
+            if isinstance(waiting, SwitchTo):
+                self.switch(waiting)
+            else:
+                self.submit(waiting)
 
     def escape(self, text: str) -> TypedText | Refused:
         """The adapter's rule; a text that it stumbles over is refused, and costs the session nothing."""
@@ -96,8 +114,11 @@ class Admission:
     def refuse_all(self, error: LastwordError) -> None:
         """The session ends: whoever still waits at its door is told."""
         twins = [submit for waiting in self._twins.values() for submit in waiting]
-        for submit in [*self._parked, *twins, *(accepting.submit for accepting in self._accepting.values())]:
-            self._refuse(submit, error)
+        for waiting in [*self._parked, *twins, *(accepting.submit for accepting in self._accepting.values())]:
+            if isinstance(waiting, SwitchTo):
+                fail(waiting.reply, error)
+            else:
+                self._refuse(waiting, error)
 
     def _settled_on_record(self) -> bool:
         """Whether all that is open has its completion on record already, and only our own notice is on its way."""
@@ -125,6 +146,7 @@ class Admission:
             accepted_at=now,
             deadline_at=deadline_at,
             clock_s=now - mono_s,
+            transport=session.deps.transport.name,
         )
         turn_row = TurnRow(
             turn_id=turn_id or TurnId(""),
@@ -194,7 +216,7 @@ class Admission:
             session_id=row.session_id,
             message_id=row.message_id,
             taken=row.taken,
-            transport=self._session.deps.transport.name,
+            transport=row.transport or self._session.deps.transport.name,
             seq=row.accepted_seq,
             turn_id=row.turn_id if row.taken == "started_turn" else None,
             duplicate=duplicate,

@@ -30,10 +30,19 @@ class Controls:
         self._answers: dict[str, str] = {}
         """Token of a host's answer that is on its way -> its dialog."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether one of them is on its way to the CLI."""
+        return bool(self._waiting or self._noting)
+
     def take(self, control: Control) -> None:
         """Do it, or refuse it with the reason."""
         if self._session.closing:
             fail(control.reply, RejectedError("session_closed", "the session is closed"))
+            return
+        if self._session.switching.active and not isinstance(control.what, Interrupt):
+            reason = "the provider of the session is being changed"
+            fail(control.reply, RejectedError("busy", reason, provider=self._session.record.row.provider))
             return
         match control.what:
             case Interrupt():

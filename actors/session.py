@@ -4,7 +4,7 @@ Everything durable goes through the journal before anyone is told: a completion 
 itself never blocks and never waits for another session. Its rooms, all on its own thread: ``admission`` (messages in),
 ``controls`` (what is no message), ``dialog_policy`` (dialogs without a person), ``session_cli`` (the CLI's life),
 ``session_turns`` (the turns' actors), ``session_messages`` (who waits for what), ``session_record`` (the way to the
-journal), ``rehydration``.
+journal), ``switching`` (another provider), ``rehydration``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import LaunchRequest
 from lastword.actors.core.errors import JournalError, RejectedError
 from lastword.actors.core.facts import CliStatusSeen, RecordExhausted
-from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_turn
+from lastword.actors.core.ids import ENTROPY_BYTES, TurnId, mint_turn
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import MessageRow, SessionRow
 from lastword.actors.core.snapshot import Snapshot
@@ -50,12 +50,14 @@ from lastword.actors.session_commands import (
     SessionDeps,
     Start,
     Submit,
+    SwitchTo,
 )
 from lastword.actors.session_messages import MessageBook, Rows
 from lastword.actors.session_record import SessionRecord
 from lastword.actors.session_turns import OpenTurns
 from lastword.actors.stall_watch import StallWatch
 from lastword.actors.stdio import StdioActor
+from lastword.actors.switching import Switching
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.supervision import ChildFailed
@@ -76,6 +78,7 @@ SessionCommand: TypeAlias = (
     | PolicyTimedOut
     | GetSnapshot
     | CloseSession
+    | SwitchTo
     | Start
     | Rehydrate
     | Committed
@@ -107,31 +110,46 @@ class SessionActor(Actor):
 
     def __init__(self, deps: SessionDeps, row: SessionRow, request: LaunchRequest, cli_version: str) -> None:
         super().__init__()
-        self.deps = deps
-        adapter = deps.adapter
-        self.core = core.SessionCore(
-            adapter.matches, self.new_turn_id, row.native_session, self._was_settled, adapter.key
-        )
-        self.core.cli_version = cli_version
-        self.core.history_before = min(row.opened_at, self.clock.wall()) - core.RECORD_SKEW_S
         self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in)
         self.book = MessageBook()
-        self.turns = OpenTurns(self, deps.journal)
-        self.cli = Cli(self, request)
+        self.turns = OpenTurns(self, deps.journal, lambda: self.deps.adapter.certified_versions)
         self.admission = Admission(self)
         self.controls = Controls(self)
         self.policy = PolicyRoom(self)
-        self.stalls = StallWatch(self)
-        self.mouth = self._spawn_mouth(row.session_id)
+        self.switching = Switching(self)
         self._watchers = 0
-        self.watcher = self._spawn_watcher()
+        self._reader_waits = False
+        self.configure(deps, request, cli_version, since=row.opened_at)
         self.last_completion: Completion | None = None
         self._closing: CloseSession | None = None
         self._closed_token: int | None = None
         self._settling_armed = False
         self._ending: dict[TurnId, float] = {}
         """Turns that were told their end, and when (monotonic)."""
+
+    def configure(self, deps: SessionDeps, request: LaunchRequest, cli_version: str, *, since: float) -> None:
+        """The rooms that know the provider, made for the row as it is. ``since``: what its record stamps before that is
+        history.
+        """
+        row, adapter = self.record.row, deps.adapter
+        self.deps = deps
+        self.core = core.SessionCore(
+            adapter.matches, self.new_turn_id, row.native_session, self._was_settled, adapter.key
+        )
+        self.core.cli_version = cli_version
+        self.core.history_before = min(since, self.clock.wall()) - core.RECORD_SKEW_S
+        self.cli = Cli(self, request)
+        self.stalls = StallWatch(self)
+        self.mouth = self._spawn_mouth()
+        self.watcher = self._spawn_watcher()
         self._reader_waits = False
+
+    def reconfigure(self, deps: SessionDeps, request: LaunchRequest, cli_version: str, *, since: float) -> None:
+        """The same for another provider: nothing of the one before is listened to any more."""
+        for room in (self.mouth, self.watcher):
+            room.stop()
+        self.stalls.end()
+        self.configure(deps, request, cli_version, since=since)
 
     @property
     def closing(self) -> bool:
@@ -166,6 +184,8 @@ class SessionActor(Actor):
                 return self._snapshot()
             case CloseSession():
                 self._close(message)
+            case SwitchTo():
+                self.admission.switch(message)
             case Start():
                 self.cli.launch(message.reason)
             case Rehydrate():
@@ -210,6 +230,7 @@ class SessionActor(Actor):
         self.admission.refuse_all(error)
         self.book.give_up_all(error)
         self.controls.fail_all(error)
+        self.switching.refuse(error)
         if self._closing is not None:
             resolve(self._closing.reply, None)
 
@@ -220,12 +241,13 @@ class SessionActor(Actor):
                 self.cli.recorded(batch.session.native_session)
             self.admission.committed(answer)
             self.controls.committed(answer.token)
+            self.switching.committed(answer.token)
         if answer.token == self._closed_token:
             if self._closing is not None and self._closing.forever:
                 self.cli.discard()
             self.stop()
             return
-        self.maybe_closed()
+        self.maybe_ended()
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
@@ -281,7 +303,12 @@ class SessionActor(Actor):
         return mint_turn(self.clock.wall(), self.deps.entropy(ENTROPY_BYTES))
 
     def _was_settled(self, native_turn: str) -> bool:
-        return self.deps.reader.settled_turn(self.record.row.session_id, native_turn) is not None
+        row = self.record.row
+        turn_id = self.deps.reader.settled_turn(row.session_id, native_turn)
+        if turn_id is None or row.config_epoch == 1:
+            return turn_id is not None
+        done = self.deps.reader.completion(turn_id)  # another provider may have given a turn of its own that name
+        return done is None or done.provider == row.provider
 
     def _turn_finished(self, finished: turn.TurnFinished) -> None:
         open_turn = self.turns.finished(finished)
@@ -295,7 +322,7 @@ class SessionActor(Actor):
         self._take_place()
         self.cli.tidy()
         self.admission.unpark()
-        self.maybe_closed()
+        self.maybe_ended()
 
     def _child_failed(self, failed: ChildFailed) -> None:
         """A turn's actor is replaced; any other failure is the session's own."""
@@ -347,15 +374,16 @@ class SessionActor(Actor):
             self._settling_armed = True
             self.after(reconcile.SETTLE_GRACE_S, CheckSettling(), key="settling")
 
-    def _spawn_mouth(self, session_id: SessionId) -> Ref:
-        deps = self.deps
+    def _spawn_mouth(self) -> Ref:
+        deps, row = self.deps, self.record.row
+        which = f"#{row.config_epoch}" if row.config_epoch > 1 else ""
         if deps.transport.name == "api":
-            loop = (deps.transport, deps.adapter, deps.files, deps.journal, session_id)
-            return self.spawn(ApiActor, *loop, name=f"{session_id}/api")
+            loop = (deps.transport, deps.adapter, deps.files, deps.journal, row.session_id)
+            return self.spawn(ApiActor, *loop, name=f"{row.session_id}/api{which}")
         if deps.streams is not None:
             parts = (deps.transport, deps.adapter, deps.files, deps.wakes)
-            return self.spawn(StdioActor, *parts, name=f"{session_id}/stdio")
-        return self.spawn(PaneActor, deps.transport, deps.adapter, deps.files, name=f"{session_id}/pane")
+            return self.spawn(StdioActor, *parts, name=f"{row.session_id}/stdio{which}")
+        return self.spawn(PaneActor, deps.transport, deps.adapter, deps.files, name=f"{row.session_id}/pane{which}")
 
     def _spawn_watcher(self) -> Ref:
         self._watchers += 1
@@ -373,6 +401,9 @@ class SessionActor(Actor):
     # --- facts ------------------------------------------------------------------------------------------------------
 
     def _facts(self, read: transcript.FactsRead) -> None:
+        if read.epoch <= self.record.row.config_floor:
+            self.system.dead_letters.record("fact_of_former_provider", self.ref.name, read)
+            return
         for fact in read.facts:
             if isinstance(fact, CliStatusSeen):
                 self.mouth.tell(mouth.Nudge())
@@ -499,9 +530,14 @@ class SessionActor(Actor):
         if self.cli.state == "gone":
             for turn_id in self.turns:
                 self.turns.tell(turn_id, turn_core.Withdrawn())
-            self.maybe_closed()
+            self.maybe_ended()
         else:
             self.mouth.tell(mouth.Close(grace_s=close.grace_s))
+
+    def maybe_ended(self) -> None:
+        """Something came to its end: was it the last of it, the session closes or goes on with another provider."""
+        self.maybe_closed()
+        self.switching.go_on()
 
     def maybe_closed(self) -> None:
         """Once it was asked to end and nothing is open any more: have the end committed."""
@@ -534,6 +570,8 @@ class SessionActor(Actor):
             state = "awaiting_user"
         elif state == "idle" and not self.core.idle:
             state = "busy"
+        if self.switching.active:
+            state = "starting"
         if self.closing:
             state = "closed"
         return Snapshot(
@@ -550,6 +588,7 @@ class SessionActor(Actor):
             cli_version=self.core.cli_version,
             last_completion=self.last_completion,
             waits_for=self.stalls.wait(),
+            config_epoch=row.config_epoch,
         )
 
 
@@ -580,4 +619,5 @@ __all__ = [
     "SessionDeps",
     "Start",
     "Submit",
+    "SwitchTo",
 ]

@@ -226,7 +226,7 @@ class Cli:
         self.caught_up = False
         if streams is not None and earlier:
             for epoch in streams.epochs(session.record.row.session_id):
-                if epoch < self.epoch:
+                if session.record.row.config_floor < epoch < self.epoch:
                     session.watcher.tell(self._following(epoch))
         session.watcher.tell(self.following())
 
@@ -260,11 +260,16 @@ class Cli:
 
     def _something_ended(self) -> bool:
         """Whether a turn of it had an end of its own: else there may be nothing of it that its CLI has kept."""
-        session = self._session
-        last = session.last_completion
-        if last is None or last.status != "lost":
-            return last is not None
-        return any(each.status != "lost" for each in session.deps.reader.completions(session.record.row.session_id))
+        session, last = self._session, self._session.last_completion
+        if last is None:
+            return False
+        native = session.core.native_session
+        if last.native_session_id == native and last.status != "lost":
+            return True
+        return any(
+            each.status != "lost" and each.native_session_id == native
+            for each in session.deps.reader.completions(session.record.row.session_id)
+        )
 
     # --- what processes behind pipes leave ---------------------------------------------------------------------------
 
@@ -361,7 +366,7 @@ class Cli:
         self.state = "gone"
         self.exhausted = True
         self._fail_waiting(failed.error.reason)
-        self._session.maybe_closed()
+        self._session.maybe_ended()
 
     def _fail_waiting(self, reason: str) -> None:
         session = self._session
@@ -526,13 +531,13 @@ class Cli:
         self.state = "gone"
         self.exhausted = True
         last = self._last_gone
-        reason = "closed" if session.closing else "provider_exited"
+        reason = "closed" if session.closing else "switched" if session.switching.active else "provider_exited"
         body = events.SessionGone(reason=reason, exit_status=gone.exit_status)
         session.record.send(drafts=(events.Draft(body=body),), session=session.record.change(handle="{}"))
         provider = session.record.row.provider
         session.controls.fail_all(RejectedError("not_delivered", "the CLI ended", provider=provider))
-        if session.closing:
-            session.maybe_closed()
+        if session.closing or session.switching.active:
+            session.maybe_ended()
             return
         if last is not None and not last.was_ready:
             self._failed_starts += 1

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from lastword.actors.core.adapter import Adapter
+from lastword.actors.core.adapter import Adapter, LaunchRequest
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt
 from lastword.actors.core.events import Event
 from lastword.actors.core.ids import (
@@ -125,6 +125,25 @@ class CloseSession(msgspec.Struct, frozen=True, kw_only=True):
     reply: Future[None]
     forever: bool = True
     grace_s: float = 2.0
+
+
+class SwitchTo(msgspec.Struct, frozen=True, kw_only=True):
+    """Go on with another provider or model, once nothing is open. ``reply`` is set when that is committed.
+
+    Attributes:
+        deps: what a session of that provider is given.
+        request: how its CLI is launched; its ``native_session`` is a new conversation, for another provider or
+            transport.
+        config: opaque JSON: how it was asked for.
+        cli_version: as that CLI printed it.
+    """
+
+    deps: SessionDeps
+    request: LaunchRequest
+    config: str
+    previous_model: str
+    cli_version: str
+    reply: Future[None]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):

@@ -102,7 +102,12 @@ class SessionRecord:
         if quiet and self._next is not None:
             self._cursor, self._next = self._next, None
 
+    def forget_place(self) -> None:
+        """It follows another record from its start."""
+        self.change(cursor=None)
+        self._cursor = self._next = self._saved = None
+
     def move(self, native_session: str) -> None:
         """It follows another conversation from its start."""
-        self.change(native_session=native_session, cursor=None)
-        self._cursor = self._next = self._saved = None
+        self.change(native_session=native_session)
+        self.forget_place()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -34,9 +34,10 @@ class OpenTurn(msgspec.Struct, kw_only=True):
 class OpenTurns:
     """Lives in one session's actor, whose children the turns are; not thread-safe."""
 
-    def __init__(self, session: Actor, journal: Ref) -> None:
+    def __init__(self, session: Actor, journal: Ref, certified: Callable[[], tuple[str, ...]]) -> None:
         self._session = session
         self._journal = journal
+        self._certified = certified
         self._open: dict[TurnId, OpenTurn] = {}
 
     def __contains__(self, turn_id: object) -> bool:
@@ -55,6 +56,7 @@ class OpenTurns:
     def begin(self, state: core.Turn, first: Iterable[core.TurnEvent]) -> None:
         """Give the turn an actor and tell it the first events."""
         told = tuple(first)
+        state = msgspec.structs.replace(state, certified=self._certified())
         ref = self._session.spawn(
             turn.TurnActor,
             self._journal,

@@ -45,6 +45,11 @@ class StallWatch:
         self._unread = ("", "")
         self._unread_told: set[TurnId] = set()
 
+    def end(self) -> None:
+        """It is of a provider that the session had before."""
+        if self._reconciler is not None:
+            self._reconciler.stop()
+
     # --- what is heard ------------------------------------------------------------------------------------------------
 
     def heard(self) -> None:
@@ -127,7 +132,9 @@ class StallWatch:
         session = self._session
         if self._reconciler is None:
             self._reconcilers += 1
-            name = f"{session.record.row.session_id}/reconciler#{self._reconcilers}"
+            row = session.record.row
+            which = f"{row.config_epoch}." if row.config_epoch > 1 else ""
+            name = f"{row.session_id}/reconciler#{which}{self._reconcilers}"
             self._reconciler = session.spawn(ReconcilerActor, session.deps.files, name=name)
         follow = session.cli.following()
         self._reconciler.tell(

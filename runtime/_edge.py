@@ -245,7 +245,8 @@ def open_tmux_edge(
             pane = server.adopt(seen.pane_id, seen.pid, start, seen.name)
             row = rows.get(session_id)
             newer = row is not None and epoch > row.epoch  # started by a host that was killed before it could say so
-            ours = row is not None and not seen.dead and start and (newer or _same(row.handle, seen.pid, start))
+            known = row is not None and epoch == row.epoch and _same(row.handle, seen.pid, start)
+            ours = not seen.dead and start and (newer or known)
             before = found.get(session_id)
             if ours and before is not None and before.endpoint is not None:
                 before.endpoint.close(0.0, lambda: None)

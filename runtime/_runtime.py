@@ -71,6 +71,11 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     extra_args: tuple[str, ...] = ()
     cli_version: str = ""
 
+    def with_(self, asked: SessionConfig) -> SessionConfig:
+        """This one, with what is asked for in the place of what it has."""
+        given = {name: value for name in ("model", "permission_mode", "extra_args") if (value := getattr(asked, name))}
+        return msgspec.structs.replace(self, **given)
+
 
 class CloseReport(msgspec.Struct, frozen=True, kw_only=True):
     """How a runtime's end went: what is left, by name; all empty after a clean end.
@@ -266,9 +271,16 @@ class Runtime:
 
         A new one returns once it is committed; its CLI starts meanwhile, and messages may be sent at once.
 
+        A known one is *switched* by another ``provider``, ``model``, ``transport``, ``permission_mode`` or ``args``
+        than it has; what is not given stays as it is. That waits until its CLI is gone and returns once the switch is
+        committed (``session_switched``); it is refused as ``busy`` while a turn is open or a message is on its way, so
+        that what was accepted before is always its former provider's, and what is sent from then on the new one's.
+        Another model of the same provider goes on in the same conversation. Another provider or transport begins a new
+        one, with nothing of ours but the arguments of this call: it is told nothing of what was said before.
+
         Args:
             provider: its name.
-            session_id: of a known one; what else is given is not looked at.
+            session_id: of a known one; its ``cwd`` stays.
             cwd: the folder that its CLI works in.
             model: passed to it.
             permission_mode: passed to it.
@@ -283,43 +295,26 @@ class Runtime:
                 is every call in a forked process).
             ProviderError: ``provider_unavailable``, ``unsupported_cli_version``.
             TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
-            RejectedError: ``session_closed`` for a known one that was closed.
+            RejectedError: of a switch: ``busy``, ``session_closed``; ``timeout``: it is still under way.
             JournalError: it could not be committed.
         """
         self._check_here()
         self._check_open()
-        if session_id is not None:
-            return self._find(SessionId(session_id))
-        if provider is None:
-            raise UsageError("usage", "name a provider, or a session_id")
-        adapter = preflight.find_adapter(self._adapters, provider, transport)
         if isinstance(args, str):
             raise UsageError("usage", "args is a sequence of strings, not one string")
         preflight.check_words(model=model, permission_mode=permission_mode, args=tuple(args))
+        asked = SessionConfig(model=model, permission_mode=permission_mode, extra_args=tuple(args))
+        if session_id is not None:
+            session = self._find(SessionId(session_id))
+            self._switch(session, provider, transport, asked)
+            return session
+        if provider is None:
+            raise UsageError("usage", "name a provider, or a session_id")
+        adapter = preflight.find_adapter(self._adapters, provider, transport)
         folder = preflight.check_cwd(cwd)
-        executable: preflight.Executable = ()
-        version = ""
-        if adapter.transport == "api":
-            asked = LaunchRequest(
-                native_session="",
-                cwd=folder,
-                executable=(),
-                env=self._env,
-                model=model,
-                permission_mode=permission_mode,
-                extra_args=tuple(args),
-            )
-            version = preflight.check_service(cast("ApiAdapter", adapter), asked)
-        else:
-            executable = preflight.find_executable(adapter, self._executables.get(provider), self._env)
-        # one without versions stands for any program, which says itself what it is
-        if adapter.certified_versions or "emulated" in adapter.capabilities:
-            version = self._versions.of(adapter, executable, self._env)
-            preflight.check_version(adapter, version, allow_uncertified=self._allow_uncertified)
+        executable, version = self._check_fit(adapter, folder, asked)
         edge = self._open_edge(adapter.transport)
-        config = SessionConfig(
-            model=model, permission_mode=permission_mode, extra_args=tuple(args), cli_version=version
-        )
+        config = msgspec.structs.replace(asked, cli_version=version)
         now = self._system.clock.wall()
         row = SessionRow(
             session_id=mint_session(now, self._entropy(ENTROPY_BYTES)),
@@ -411,6 +406,42 @@ class Runtime:
         self.close()
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _check_fit(self, adapter: AnyAdapter, cwd: str, config: SessionConfig) -> tuple[preflight.Executable, str]:
+        """Its CLI and the version of that, or its SDK's; seen fit to be driven so."""
+        if adapter.transport == "api":
+            return (), preflight.check_service(cast("ApiAdapter", adapter), self._request("", cwd, (), config))
+        executable = preflight.find_executable(adapter, self._executables.get(adapter.name), self._env)
+        version = ""
+        # one without versions stands for any program, which says itself what it is
+        if adapter.certified_versions or "emulated" in adapter.capabilities:
+            version = self._versions.of(adapter, executable, self._env)
+            preflight.check_version(adapter, version, allow_uncertified=self._allow_uncertified)
+        return executable, version
+
+    def _switch(
+        self, session: Session, provider: str | None, transport: TransportName | None, asked: SessionConfig
+    ) -> None:
+        """Have the session go on as asked, where that is another way than it goes now."""
+        row = self._journal.session(session.session_id)
+        assert row is not None
+        same = provider in (None, row.provider) and transport in (None, row.transport)
+        now = msgspec.json.decode(row.config, type=SessionConfig)
+        wanted = now.with_(asked) if same else asked
+        if same and wanted == now:
+            return
+        over = row.transport if same else transport
+        adapter = preflight.find_adapter(self._adapters, provider or row.provider, over)
+        executable, version = self._check_fit(adapter, row.cwd, wanted)
+        config = msgspec.structs.replace(wanted, cli_version=version)
+        native = adapter.new_native_session(self._entropy(16))
+        session._switch(  # noqa: SLF001
+            deps=self._deps(adapter, self._open_edge(adapter.transport)),
+            request=self._request(native, row.cwd, executable, config),
+            config=msgspec.json.encode(config).decode(),
+            previous_model=now.model,
+            cli_version=version,
+        )
 
     def _edge_says(self, word: str) -> None:
         self._system.dead_letters.record(word, "edge", word)
@@ -539,16 +570,37 @@ class Runtime:
         edge: Edge,
         first: Start | Rehydrate,
     ) -> Session:
-        request = LaunchRequest(
-            native_session=row.native_session,
-            cwd=row.cwd,
+        ref = self._system.spawn(
+            SessionActor,
+            self._deps(adapter, edge),
+            row,
+            self._request(row.native_session, row.cwd, executable, config),
+            config.cli_version,
+            name=row.session_id,
+            parent=self._guardian,
+            mailbox_max=SESSION_MAILBOX_MAX,
+        )
+        session = Session(self, row.session_id, ref)
+        with self._lock:
+            self._sessions[row.session_id] = session
+        ref.tell(first)
+        return session
+
+    def _request(
+        self, native_session: str, cwd: str, executable: preflight.Executable, config: SessionConfig
+    ) -> LaunchRequest:
+        return LaunchRequest(
+            native_session=native_session,
+            cwd=cwd,
             executable=executable,
             env=self._env,
             model=config.model,
             permission_mode=config.permission_mode,
             extra_args=config.extra_args,
         )
-        deps = SessionDeps(
+
+    def _deps(self, adapter: AnyAdapter, edge: Edge) -> SessionDeps:
+        return SessionDeps(
             journal=self._writer,
             reader=self._journal,
             adapter=adapter,
@@ -560,21 +612,6 @@ class Runtime:
             ask_policy=self._policy.ask if self._policy is not None else None,
             live=self._hub.live,
         )
-        ref = self._system.spawn(
-            SessionActor,
-            deps,
-            row,
-            request,
-            config.cli_version,
-            name=row.session_id,
-            parent=self._guardian,
-            mailbox_max=SESSION_MAILBOX_MAX,
-        )
-        session = Session(self, row.session_id, ref)
-        with self._lock:
-            self._sessions[row.session_id] = session
-        ref.tell(first)
-        return session
 
     def _open_edge(self, name: TransportName, rows: Sequence[SessionRow] = ()) -> Edge:
         with self._lock:

@@ -15,7 +15,7 @@ from lastword.actors.core.events import Event
 from lastword.actors.core.ids import MessageId, SessionId
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.snapshot import Handle, Snapshot
-from lastword.actors.session import Abandon, CloseSession, Control, GetSnapshot, Submit
+from lastword.actors.session import Abandon, CloseSession, Control, GetSnapshot, Submit, SwitchTo
 
 if TYPE_CHECKING:
     from lastword.actors.system.ref import Ref
@@ -25,6 +25,8 @@ ACK_S = 30.0
 """How long an acknowledgement may take (it waits for the journal's commit only)."""
 SNAPSHOT_S = 5.0
 CLOSE_S = 60.0
+SWITCH_S = 60.0
+"""How long the end of the CLI that is left and the commit may take."""
 TEXT_BYTES_MAX = 1024 * 1024
 """Of one message, UTF-8; a longer one is refused: put it into a file and name the file."""
 ID_CHARS_MAX = 200
@@ -158,7 +160,13 @@ class Session:
             if error.kind != "session_closed":
                 raise
 
-    def _tell(self, command: Submit | Control, reply: Future[Delivery]) -> None:
+    def _switch(self, **wanted: Any) -> None:
+        """Go on with another provider or model; returns once that is committed."""
+        reply: Future[None] = Future()
+        self._tell(SwitchTo(reply=reply, **wanted), reply)
+        self._wait(reply, SWITCH_S)
+
+    def _tell(self, command: Submit | Control | SwitchTo, reply: Future[Any]) -> None:
         self._runtime._check_here()  # noqa: SLF001
         try:
             told = self._ref is not None and self._ref.try_tell(command)

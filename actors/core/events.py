@@ -188,6 +188,23 @@ class SessionRebound(Body, frozen=True, kw_only=True, tag="session_rebound"):
     previous: str = ""
 
 
+class SessionSwitched(Body, frozen=True, kw_only=True, tag="session_switched"):
+    """The session has another provider or model from here on (C13). The process before is gone, and all that it had to
+    say comes before this. ``native_session_id`` is ``previous``'s where the conversation goes on (another model of the
+    same provider), else a new one, which is told nothing of what was said before; "" where the provider will name it.
+    """
+
+    config_epoch: int
+    provider: str
+    transport: str
+    model: str = ""
+    native_session_id: str = ""
+    previous_provider: str = ""
+    previous_transport: str = ""
+    previous_model: str = ""
+    previous_native_session_id: str = ""
+
+
 class SessionGone(Body, frozen=True, kw_only=True, tag="session_gone"):
     """The CLI's process is gone; the next message resumes its conversation."""
 
@@ -223,6 +240,7 @@ EventBody: TypeAlias = (
     | StallDiagnosed
     | InvariantViolated
     | SessionRebound
+    | SessionSwitched
     | SessionGone
     | SessionClosed
 )

@@ -102,6 +102,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         message_id: the host's message that started the turn; None for a turn that nobody sent through us.
         joined: further messages that the CLI took into this turn, in order.
         evidence: where the terminal record stands; None when no record settled it.
+        cli_uncertified: on this version of its CLI the adapter was never seen to work (the host allowed it).
         background_pending: tasks that the CLI said were still running behind this turn.
     """
 
@@ -121,6 +122,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     native_turn_id: str = ""
     native_session_id: str = ""
     cli_version: str = ""
+    cli_uncertified: bool = False
     background_pending: int = 0
     continued_by_hook: int = 0
     evidence: Evidence | None = None

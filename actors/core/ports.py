@@ -32,7 +32,13 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """One session. ``config`` and ``handle`` are opaque JSON texts: how it was asked for, and its live endpoint.
-    ``command``: one of the CLI's own that may stand in its input box, typed by us.
+
+    Attributes:
+        epoch: of its newest process.
+        config_epoch: how often its provider or model was chosen: 1, and one more with each switch.
+        config_floor: the last process of the configuration before this one: what it or an earlier one still says or
+            left behind is none of this one's.
+        command: one of the CLI's own that may stand in its input box, typed by us.
     """
 
     session_id: SessionId
@@ -44,6 +50,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     config: str = "{}"
     handle: str = "{}"
     epoch: int = 1
+    config_epoch: int = 1
+    config_floor: int = 0
     cursor: Cursor | None = None
     command: str = ""
     opened_at: float = 0.0
@@ -54,6 +62,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     """One accepted message and how far it has come. ``clock_s``: wall minus monotonic clock at acceptance, by which a
     later life sees that the wall clock was set back; 0 where it is not known. ``reason``: why it is ``undelivered``.
     ``records``: those that told that the CLI has it in its queue, took it into a turn, or lost it, as far as any did.
+    ``transport``: by which it was taken; "" in rows of before that was kept.
     """
 
     message_id: MessageId
@@ -68,6 +77,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     clock_s: float = 0.0
     reason: str = ""
     records: tuple[str, ...] = ()
+    transport: TransportName | Literal[""] = ""
 
 
 RowState = Literal["accepted", "submitted", "running", "cancelling", "settled"]

@@ -42,6 +42,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         turn_id: the turn that runs or is being delivered, or None.
         waiting: messages accepted and not bound to a turn yet.
         seq: the session's last event known here.
+        config_epoch: one more with each switch of provider or model.
         waits_for: what the open turn waits for now (C42), one whose end is not committed yet, or a message that has no
             turn yet; None where nothing is open. Once it is ``closed``, only the journal, where that cannot be written.
     """
@@ -59,3 +60,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     cli_version: str = ""
     last_completion: Completion | None = None
     waits_for: Wait | None = None
+    config_epoch: int = 1

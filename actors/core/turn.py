@@ -754,6 +754,7 @@ def _settle(
         native_turn_id=turn.native_turn,
         native_session_id=turn.native_session,
         cli_version=turn.cli_version,
+        cli_uncertified=turn.certified is not None and turn.cli_version not in turn.certified,
         background_pending=background_pending,
         continued_by_hook=turn.continued_by_hook,
         evidence=evidence,

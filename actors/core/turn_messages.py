@@ -73,6 +73,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     native_turn: str = ""
     native_session: str = ""
     cli_version: str = ""
+    certified: tuple[str, ...] | None = None  # versions; None: not known here
     accepted_at: float | None = None
     submitted_at: float | None = None
     bound_at: float | None = None

@@ -17,6 +17,7 @@ from lastword.actors.core.errors import LastwordError
 from lastword.runtime.command._show import EXIT_CANCELLED, EXIT_USAGE, one_line
 
 COMMANDS = {
+    "certify": "lastword.runtime.command.certify",
     "doctor": "lastword.runtime.command.doctor",
     "events": "lastword.runtime.command.events",
     "explain": "lastword.runtime.command.explain",

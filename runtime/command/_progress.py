@@ -152,6 +152,8 @@ def describe(event: Event) -> str:
         case events.CompletionReached(completion=completion):
             why = "" if completion.error is None else f": {completion.error.kind} {completion.error.message}"
             text = f"turn {completion.turn_id} {completion.status}{why} (settled by {completion.source})"
+            if completion.cli_uncertified:
+                text += f"; {completion.provider} {completion.cli_version or 'of no known version'} was never certified"
         case events.UsageReported():
             text = f"usage: {body.input_tokens} tokens in, {body.output_tokens} out"
         case events.StallDiagnosed():
@@ -160,6 +162,9 @@ def describe(event: Event) -> str:
             text = f"invariant violated: {body.what} ({body.repair})"
         case events.SessionRebound():
             text = f"the CLI is in another conversation now: {body.native_session_id}"
+        case events.SessionSwitched():
+            now = f"{body.provider} over {body.transport}" + (f", {body.model}" if body.model else "")
+            text = f"the session goes on with {now}"
         case events.SessionGone():
             text = f"the CLI is gone: {body.reason}"
         case events.SessionClosed():

@@ -224,6 +224,7 @@ class SessionView:
                 | events.StallDiagnosed()
                 | events.InvariantViolated()
                 | events.SessionRebound()
+                | events.SessionSwitched()
             ):
                 pass
             case _:

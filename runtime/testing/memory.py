@@ -43,7 +43,7 @@ def memory_edge(world: InProcess) -> Edge:
             session, _, number = cli.name.rpartition("-")
             session_id, epoch = SessionId(session), int(number)
             row = rows.get(session_id)
-            if row is not None and (epoch > row.epoch or _same(row.handle, cli)):
+            if row is not None and (epoch > row.epoch or (epoch == row.epoch and _same(row.handle, cli))):
                 before = found.pop(session_id, None)
                 if before is not None and before.endpoint is not None:
                     before.endpoint.close(0.0, lambda: None)

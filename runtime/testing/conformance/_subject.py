@@ -1,0 +1,67 @@
+"""What is certified: an adapter, the CLI that it drives, and how that CLI is asked for what a certification needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from lastword.actors.core.adapter import AnyAdapter
+
+Realness: TypeAlias = Literal["real", "emulated"]
+Seal: TypeAlias = Callable[[Path, Sequence[Path], str, Path], Mapping[str, str]]
+"""(home, folders that count as trusted, model server, temporary folder) -> environment, as :data:`SEALED_HOMES`."""
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """Prompts, as patterns of ``str.format``. The defaults are the directives that the scripted model server and the
+    scripted CLIs understand; a CLI without them brings its own. "" where it cannot be asked for that.
+
+    Attributes:
+        say: answers ``{text}``. slow: the same after ``{seconds}``. tool: runs ``{command}``, then answers ``{text}``.
+        slow_tool: runs a tool for ``{seconds}``, then answers ``{text}``.
+        fail: the provider answers with an error that it does not overcome.
+        ask: wants to make ``{file}``, asks first, then answers ``{text}``.
+        background: answers ``{text}``, and later begins a turn by itself.
+    """
+
+    say: str = "[[say:{text}]] please"
+    slow: str = "[[sleep:{seconds}]][[say:{text}]] please"
+    tool: str = "[[tool:Bash:{command}]][[say:{text}]] please"
+    slow_tool: str = "[[tool:Bash:sleep {seconds}]][[say:{text}]] please"
+    fail: str = "[[error:400]] please"
+    ask: str = "[[tool:Bash:touch {file}]][[say:{text}]] please"
+    background: str = ""
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """An adapter and a CLI to certify it on.
+
+    Attributes:
+        executable: argv prefix of the CLI; () for the adapter's own names on PATH.
+        realness: whether that CLI is the provider's own or imitates it; shown wherever the result is.
+        home: whose sealed home it gets, of :data:`lastword.runtime.testing.SEALED_HOMES`, or a function that makes one.
+        options: of each session (``args``, ``permission_mode``, ``model``).
+        asking: of one whose CLI asks before a tool; none: ``options``.
+        env: more environment.
+        allow: how the option reads that lets a tool run once, best first; else it is the first one.
+        stamped_early_s: how much earlier than it writes a terminal record the CLI stamps it; the gate allows for that.
+    """
+
+    adapter: AnyAdapter
+    executable: tuple[str, ...] = ()
+    realness: Realness = "emulated"
+    home: str | Seal = "claude-code"
+    options: Mapping[str, Any] = {}
+    asking: Mapping[str, Any] = {}
+    env: Mapping[str, str] = {}
+    words: Words = Words()
+    allow: tuple[str, ...] = ("Yes", "Allow once", "Allow")
+    stamped_early_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """``provider/transport``."""
+        return f"{self.adapter.name}/{self.adapter.transport}"
