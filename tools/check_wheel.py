@@ -14,7 +14,12 @@ from pathlib import Path
 
 ROOMS = ("actors", "runtime", "transports")
 ROOT = Path(__file__).parent.parent
-DATA = ("lastword/py.typed", "lastword/runtime/_schema.sql", "lastword/runtime/testing/scripted_cli.py")
+DATA = (
+    "lastword/py.typed",
+    "lastword/runtime/_schema.sql",
+    "lastword/runtime/testing/conformance/pi_asks.ts",
+    "lastword/runtime/testing/scripted_cli.py",
+)
 ENTRY = "lastword = lastword.runtime.command:main"
 START_TIMEOUT_S = 60.0
 

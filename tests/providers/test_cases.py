@@ -197,7 +197,7 @@ def mutated(data: bytes, chosen: random.Random) -> bytes:
     lines = data.splitlines(keepends=True)
     for _ in range(chosen.randrange(1, 6)):
         at = chosen.randrange(len(lines))
-        line = bytearray(lines[at])
+        line = bytearray(lines[at] or b"\n")  # an earlier damage may have left nothing of it
         match chosen.randrange(7):
             case 0:
                 line[chosen.randrange(len(line))] = chosen.randrange(256)
