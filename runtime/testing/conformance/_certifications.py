@@ -215,7 +215,8 @@ def queue(bench: Bench) -> None:
     first = session.send(bench.subject.words.slow.format(text="one", seconds=2))
     bench.seen(session, events.TurnStarted)
     second = session.send(bench.subject.words.say.format(text="two"))
-    assert (second.taken, second.turn_id) == ("pending", None)
+    injects = "injects_while_busy" in bench.subject.adapter.capabilities
+    assert (second.taken, second.turn_id) == ("queued" if injects else "pending", None)
     assert bench.end_of(session, first).status == "completed"
     assert bench.end_of(session, second).status == "completed"
     ends = [m for done in bench.completions(session) for m in (done.message_id, *done.joined)]
@@ -232,6 +233,24 @@ def steer(bench: Bench) -> None:
     assert (joined.turn_id, joined.message_id) == (first.turn_id, second.message_id)
     done = bench.end_of(session, first)
     assert (done.status, done.joined) == ("completed", (second.message_id,))
+
+
+def inject(bench: Bench) -> None:
+    """A message while a tool runs waits with us, and is told to the model with its next request of that turn."""
+    session = bench.session()
+    first = session.send(bench.subject.words.slow_tool.format(text="both", seconds=3))
+    bench.seen(session, events.ToolStarted)
+    second = session.send(bench.subject.words.say.format(text="both"))
+    assert (second.taken, second.turn_id) == ("queued", None)
+    assert bench.end_of(session, first).joined == (second.message_id,)
+    told = [event.type for event in bench.events(session) if event.message_id == second.message_id]
+    assert told.index("message_queued") < told.index("message_joined")
+
+
+def label(bench: Bench) -> None:
+    """What is shown on an emulator is never passed off as shown on the CLI: no version counts as certified."""
+    assert bench.subject.realness == "emulated", "it says that it is emulated and was put to the real one"
+    assert bench.subject.adapter.certified_versions == ()
 
 
 def dialog(bench: Bench) -> None:
@@ -346,6 +365,8 @@ _ALL = (
     Certification("resume", ("C17",), "resume", resume),
     Certification("queue", ("C20", "C22"), "queues_while_busy", queue, "slow"),
     Certification("steer", ("C20",), "absorbs_while_busy", steer, "slow_tool"),
+    Certification("inject", ("C20", "C22"), "injects_while_busy", inject, "slow_tool"),
+    Certification("label", ("C53",), "emulated", label),
     Certification("dialog", ("C25",), "dialogs", dialog, "ask"),
     Certification("tool_receipts", ("C32",), "tool_calls", tool_receipts, "tool"),
     Certification("stall_diagnosis", ("C41", "C42"), "asserts_completion", stall_diagnosis),
