@@ -39,7 +39,7 @@ def host() -> Iterator[PaneHost]:
         approval='[[tool:exec_command:{{"cmd": "touch {file}", ' + ESCALATED + "}}]][[say:touched]] please",
         records=".codex/sessions/*/*/*/*.jsonl",
         ended='"type":"task_complete"',
-        error_kinds={400: "provider_error", 401: "authentication", 429: "rate_limited"},  # its own word for 400: other
+        error_kinds={400: "invalid_request", 401: "authentication", 429: "rate_limited"},
     )
     with PaneHost(ways) as made:
         yield made

@@ -52,6 +52,7 @@ OTHERWISE = frozenset(
         "test_c17_the_answer_that_came_after_the_host_was_killed_is_recovered_from_the_stream",  # no host, no turn
         "test_c17_an_orphan_finishes_what_it_was_told_and_what_comes_meanwhile_waits_for_the_next",
         "test_c17_an_orphan_can_be_interrupted",
+        "test_c03_an_answer_that_ends_in_half_an_emoji_is_the_answer",
     }
 )
 """Promises that Codex keeps in another way: each has its own below."""
@@ -128,6 +129,15 @@ def asked(host: StdioHost) -> list[str]:
 
 
 # --- the main job -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("C03")
+def test_c03_codex_takes_no_answer_that_ends_in_half_an_emoji_and_fails_the_turn(host: StdioHost) -> None:
+    session = host.session()
+    done = session.run("[[half:cut here: ]] emoji", deadline_s=WAIT_S)
+    assert (done.status, done.answer) == ("failed", None)
+    assert done.error is not None
+    assert session.run("[[say:on]] and now", deadline_s=WAIT_S).answer == "on"
 
 
 def test_c03_the_last_message_is_the_answer_and_what_max_tokens_cuts_is_a_failure(host: StdioHost) -> None:
