@@ -25,6 +25,8 @@ WAIT_S = 60.0
 """How long a certification waits for any one thing."""
 GATE_S = 1.0
 """From the native terminal record to the committed completion, at the most (C05)."""
+BEGIN_S = 2.0
+"""How long the begin of a turn is waited for: some CLIs tell of it with their answer only."""
 LOOK_S = 0.002
 
 _T = TypeVar("_T")
@@ -160,6 +162,17 @@ class Bench:
         done = self.until(ended, "the completion")
         self._measure(done)
         return done
+
+    def under_way(self, session: Session, ack: Delivery) -> None:
+        """Until that message's turn is: submitted, and begun, where the CLI tells that before it answers."""
+
+        def told(body: type) -> bool:
+            return any(event.turn_id == ack.turn_id for event in self.events(session, body))
+
+        self.until(lambda: told(events.MessageSubmitted) or told(events.TurnStarted), "the message to be submitted")
+        until_s = time.monotonic() + BEGIN_S
+        while not told(events.TurnStarted) and time.monotonic() < until_s:
+            time.sleep(LOOK_S)
 
     def allow(self, session: Session, dialog_id: str, options: tuple[str, ...]) -> None:
         """Let it run, once."""

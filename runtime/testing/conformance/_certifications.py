@@ -77,8 +77,9 @@ def retained_turn(bench: Bench) -> None:
     """A warm follow-up rebuilds nothing: the same process, and an acknowledgement in well under a second."""
     session = bench.session()
     bench.say(session, "first")
+    bench.until(lambda: session.snapshot().state == "idle", "the session to be idle behind its completion")
     before, acks = session.snapshot(), list[float]()
-    assert (before.state, before.turn_id) == ("idle", None)
+    assert before.turn_id is None
     for number in range(3):
         began = time.monotonic()
         ack = session.send(bench.subject.words.say.format(text=f"warm {number}"))
@@ -139,9 +140,7 @@ def killed_provider(bench: Bench) -> None:
     session = bench.session()
     bench.say(session, "before")
     ack = session.send(bench.subject.words.slow.format(text="never", seconds=30))
-    bench.until(
-        lambda: [e for e in bench.events(session, events.TurnStarted) if e.turn_id == ack.turn_id], "the turn's start"
-    )
+    bench.under_way(session, ack)
     bench.process(session).send(signal.SIGKILL)
     done = bench.end_of(session, ack)
     assert (done.turn_id, done.status) == (ack.turn_id, "lost")
@@ -184,9 +183,7 @@ def interrupt(bench: Bench) -> None:
     session = bench.session()
     bench.say(session, "warm")
     ack = session.send(bench.subject.words.slow.format(text="never", seconds=30))
-    bench.until(
-        lambda: [e for e in bench.events(session, events.TurnStarted) if e.turn_id == ack.turn_id], "the turn's start"
-    )
+    bench.under_way(session, ack)
     assert session.send(Interrupt(turn_id=ack.turn_id)).taken == "applied"
     done = bench.end_of(session, ack)
     assert (done.status, done.error.kind if done.error else "") == ("cancelled", "interrupted")
@@ -212,8 +209,8 @@ def resume(bench: Bench) -> None:
 def queue(bench: Bench) -> None:
     """A message while a turn runs is taken at once and has its one end."""
     session = bench.session()
-    first = session.send(bench.subject.words.slow.format(text="one", seconds=2))
-    bench.seen(session, events.TurnStarted)
+    first = session.send(bench.subject.words.slow.format(text="one", seconds=4))
+    bench.under_way(session, first)
     second = session.send(bench.subject.words.say.format(text="two"))
     injects = "injects_while_busy" in bench.subject.adapter.capabilities
     assert (second.taken, second.turn_id) == ("queued" if injects else "pending", None)
