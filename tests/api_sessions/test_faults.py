@@ -443,7 +443,7 @@ def test_c13_a_tool_that_hangs_holds_up_no_other_session_and_is_named_when_it_is
 def test_c42_a_waiting_turn_says_what_it_waits_for(host: ApiHost) -> None:
     session = host.session()
     gate = host.kit.root / "gate"
-    ack = session.send(f"[[tool:Bash:until test -e {gate}; do sleep 0.01; done]][[sleep:0.4]][[say:done]] work")
+    ack = session.send(f"[[tool:Bash:until test -e {gate}; do sleep 0.01; done]][[sleep:2]][[say:done]] work")
     seen(session, events.ToolStarted)
     wait = session.snapshot().waits_for
     assert wait is not None
