@@ -167,7 +167,7 @@ def test_c24_every_text_reaches_the_model_as_written(host: ApiHost) -> None:
 @pytest.mark.contract("C22")
 def test_c22_a_message_while_the_model_answers_is_queued_and_becomes_a_turn_of_its_own(host: ApiHost) -> None:
     session = host.session()
-    first = session.send("[[sleep:0.5]] slow one")
+    first = session.send("[[sleep:2]] slow one")
     seen(session, events.TurnStarted)
     with pytest.raises(RejectedError) as refused:
         session.run("not now")

@@ -124,7 +124,7 @@ def test_c24_every_text_reaches_the_cli_as_written_or_is_refused(host: StdioHost
 @pytest.mark.contract("C22")
 def test_c22_messages_while_it_works_wait_and_become_turns_of_their_own_in_order(host: StdioHost) -> None:
     session = host.session()
-    acks = [session.send("[[sleep:0.1]][[say:one]] 1"), session.send("[[say:two]] 2"), session.send("[[say:three]] 3")]
+    acks = [session.send("[[sleep:1]][[say:one]] 1"), session.send("[[say:two]] 2"), session.send("[[say:three]] 3")]
     assert [ack.taken for ack in acks] == ["started_turn", "pending", "pending"]
     done = completed(session, 3)
     assert [each.message_id for each in done] == [ack.message_id for ack in acks]
