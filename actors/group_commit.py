@@ -187,6 +187,7 @@ class GroupCommitter:
 
     def _failed_again(self) -> None:
         if not self._held:
+            self._journal.refused()
             return
         self._hold_tries += 1
         self.stats.hold_tries += 1

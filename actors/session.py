@@ -335,9 +335,8 @@ class SessionActor(Actor):
             views = [self._view_of(turn_id) for turn_id in self.core.open]
         except JournalError:
             return
-        for repair in reconcile.reconcile(
-            views, journal_waits=not self.record.acknowledged or self.deps.reader.failing
-        ):
+        waits = not self.record.acknowledged or self.deps.reader.failing or self.deps.reader.writing
+        for repair in reconcile.reconcile(views, journal_waits=waits):
             match repair:
                 case reconcile.FinishFromJournal():
                     open_turn = self.turns.get(repair.turn_id)

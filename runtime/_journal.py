@@ -15,6 +15,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -37,6 +38,9 @@ READER_WAIT_S: Final = 30.0
 
 CLOSE_WAIT_S: Final = 10.0
 """How long :meth:`SqliteJournal.close` waits for a commit under way."""
+
+HANGS_S: Final = 5.0
+"""A transaction under way for so long is one that the file does not take; a healthy one is seen under way often."""
 
 SEQ_CACHE_MAX: Final = 20_000
 """Sessions whose last seq is remembered between commits."""
@@ -106,6 +110,7 @@ class SqliteJournal:
         self._db: sqlite3.Connection | None = None if file.readonly else file.connect_writer()
         self._identity = self._begin_log(self._db) if self._db is not None else ()
         self._failing = False
+        self._began_mono_s: float | None = None
         self._last_seq: dict[SessionId, int] = {}
         self._readers = _Readers(file)
         self._closed = False
@@ -139,8 +144,20 @@ class SqliteJournal:
 
     @property
     def failing(self) -> bool:
-        """Whether the last transaction failed for the file's sake (no space, read-only, an error of the device)."""
-        return self._failing
+        """Whether the last transaction failed for the file's sake (no space, read-only, an error of the device), or the
+        one under way hangs. From any thread.
+        """
+        began_mono_s = self._began_mono_s
+        return self._failing or (began_mono_s is not None and time.monotonic() - began_mono_s >= HANGS_S)
+
+    @property
+    def writing(self) -> bool:
+        """Whether a transaction is under way. From any thread."""
+        return self._began_mono_s is not None
+
+    def refused(self) -> None:
+        """See :meth:`lastword.actors.core.ports.Journal.refused`; called by the writer's thread."""
+        self._failing = False
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -151,12 +168,18 @@ class SqliteJournal:
                 raise _closed_error(self.path)
             if self._file.readonly:
                 raise JournalError("journal_unwritable", f"{self.path} was opened to be read only")
-            self._failing = True  # until the transaction stands
+            self._began_mono_s = time.monotonic()
             try:
                 recorded = self._record(self._writer(), batches, now_wall_s)
+                self._failing = False
             except sqlite3.Error as error:
+                self._failing = True
                 raise translated(error, "committing", self.path) from error
-            self._failing = False
+            except BaseException:
+                self._failing = True
+                raise
+            finally:
+                self._began_mono_s = None
             return recorded
 
     def _writer(self) -> sqlite3.Connection:

@@ -160,7 +160,18 @@ class Journal(Protocol):
 
     @property
     def failing(self) -> bool:
-        """Whether the last transaction failed for the file's sake: who waits for a commit waits for that."""
+        """Whether the last transaction failed for the file's sake, or the one under way hangs: who waits for a commit
+        waits for that.
+        """
+        ...
+
+    @property
+    def writing(self) -> bool:
+        """Whether a transaction is under way: nothing is missing yet. A healthy file is written all the time."""
+        ...
+
+    def refused(self) -> None:
+        """What failed last was refused to its senders: nobody waits for it, whatever the file does."""
         ...
 
     def record(self, batches: Sequence[Batch], now_wall_s: float) -> list[Recorded | JournalError]:

@@ -35,6 +35,9 @@ class StubJournal:
     def __init__(self, *calls):
         self.calls, self.groups = list(calls), []
 
+    def refused(self):
+        pass
+
     def record(self, batches, now_wall_s):
         self.groups.append(len(batches))
         call = self.calls.pop(0) if self.calls else None

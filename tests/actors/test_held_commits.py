@@ -19,6 +19,9 @@ class Disk:
         self.tries = 0
         self.taken: list[Batch] = []
 
+    def refused(self):
+        pass
+
     def record(self, batches, now_wall_s):
         self.tries += 1
         if self.full:
@@ -116,6 +119,9 @@ def test_the_tries_grow_rarer_and_what_is_held_beyond_one_group_keeps_its_order(
 
 def test_a_closed_journal_holds_nothing_back(sender):
     class Closed:
+        def refused(self):
+            pass
+
         def record(self, batches, now_wall_s):
             raise JournalError("journal_closed", "the journal is closed")
 

@@ -90,6 +90,31 @@ def test_c02_turns_that_run_while_the_disk_is_full_complete_once_there_is_space(
     assert sessions[0].run("and now", message_id="mine").answer == "echo: and now"
 
 
+@pytest.mark.contract("C42")
+def test_c42_a_message_that_a_full_disk_refused_is_not_what_the_running_turn_waits_for(make):
+    rig = make(manual=True)
+    session = rig.session()
+    waiting = away(session.run, "go")
+    cli = rig.running(session)
+    cli.tool("c1", "Bash")
+    until(lambda: "tool_started" in kinds(rig, session), within_s=WAIT_S)
+    rig.settle()
+    with full(rig):
+        with pytest.raises(JournalError):
+            session.send(LONG)
+        rig.settle()
+        named = session.snapshot().waits_for
+        assert named is not None
+        assert named.kind == "tool"
+        cli.tool_end("c1", LONG)
+        until(lambda: rig.dead_letters().counts().get("held_journal_full"), within_s=WAIT_S)
+        named = session.snapshot().waits_for
+        assert named is not None
+        assert named.kind == "journal"
+    cli.finish("x")
+    assert waiting.result(WAIT_S).answer == "x"
+
+
 @pytest.mark.contract("C40")
 def test_c40_a_full_disk_is_no_stuck_turn_however_long_it_lasts(make, clock):
     rig = make(manual=True, clock=clock)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
@@ -12,6 +14,8 @@ from lastword.actors.core import stall
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.stall_watch import stamp
 from lastword.actors.transcript import TranscriptWatcherActor
+from lastword.runtime import _journal
+from lastword.runtime._journal import SqliteJournal
 from lastword.runtime.host import Schedule, Step
 from lastword.transports.providers.memory import MemoryAdapter, Record
 
@@ -235,6 +239,38 @@ def test_c42_each_wait_is_named_tool_model_retry_dialog_queue(make, clock):
     cli.finish("x")
     waiting.result(WAIT_S)
     assert session.snapshot().waits_for is None
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.contract("C42")
+def test_c42_a_commit_of_another_session_that_is_under_way_is_no_wait_until_it_hangs(make, monkeypatch, hangs):
+    rig = make(manual=True)
+    session, other = rig.session(), rig.session()
+    waiting = away(session.run, "go")
+    cli = rig.running(session)
+    cli.tool("c1", "Bash")
+    until(lambda: "tool_started" in kinds(rig, session), within_s=WAIT_S)
+    rig.settle()
+    under_way, go_on = threading.Event(), threading.Event()
+    apply = SqliteJournal._apply
+
+    def slow(journal, db, batch, now, seq):
+        if batch.session_id == other.session_id:
+            under_way.set()
+            assert go_on.wait(WAIT_S)
+        return apply(journal, db, batch, now, seq)
+
+    monkeypatch.setattr(SqliteJournal, "_apply", slow)
+    if hangs:
+        monkeypatch.setattr(_journal, "HANGS_S", 0.0)
+    sent = away(other.send, "meanwhile")
+    assert under_way.wait(WAIT_S)
+    named = wait_of(session)
+    go_on.set()
+    assert named.kind == ("journal" if hangs else "tool")
+    sent.result(WAIT_S)
+    cli.finish("x")
+    assert waiting.result(WAIT_S).answer == "x"
 
 
 @pytest.mark.contract("C42")
