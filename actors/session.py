@@ -479,7 +479,7 @@ class SessionActor(Actor):
                 case core.Gone():
                     after.append(_call(self.cli.gone, effect))
                 case core.Count():
-                    self.system.dead_letters.record(effect.what, self.ref.name, effect)
+                    self.system.dead_letters.record(effect.what, self.ref.name, effect, effect.times)
                 case _:
                     assert_never(effect)
         turn_rows = tuple(turn_core.row_of(state) for state, _ in begin)

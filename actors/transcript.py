@@ -15,7 +15,7 @@ import msgspec
 
 from lastword.actors.core import turn as core_turn
 from lastword.actors.core.adapter import Oracle, SourceSpec
-from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint
+from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint, counted
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.transcript import HEAD_BYTES, OPENING_BYTES, TAIL_BYTES, LineMarks, Tail
@@ -24,6 +24,9 @@ from lastword.actors.system.actor import Actor
 
 READ_BYTES_MAX = 1024 * 1024
 """Bytes read and decoded in one go; more of the file waits for the actor's next message."""
+SLICED_LINES = 4 * 1024
+"""A piece of more lines is told to the oracle in slices."""
+SLICE_BYTES = 32 * 1024
 STATUS_BYTES_MAX = 64 * 1024
 UNREADABLE_RETRY_S = 0.5
 FIND_S = 0.02
@@ -140,6 +143,18 @@ WatcherCommand: TypeAlias = (
 
 def _name(source: SourceSpec) -> str:
     return source.suffix or source.path
+
+
+def _facts_of(oracle: Oracle, path: str, data: bytes) -> tuple[Fact, ...]:
+    """What the next piece tells. One of very many lines goes through in slices: of a million records that are unknown
+    only their number is held at once.
+    """
+    if data.count(b"\n") <= SLICED_LINES:
+        return counted(oracle.feed(path, data))
+    facts: list[Fact] = []
+    for at in range(0, len(data), SLICE_BYTES):
+        facts += counted(oracle.feed(path, data[at : at + SLICE_BYTES]))
+    return counted(facts)
 
 
 class TranscriptWatcherActor(Actor):
@@ -428,7 +443,7 @@ class TranscriptWatcherActor(Actor):
         self._offset += len(data)
         self._tail.grew(data)
         self._marks.grew(data)
-        facts = oracle.feed(path, data)
+        facts = _facts_of(oracle, path, data)
         cursor = None
         if not oracle.quiescent:
             self._opening = self._opening or data[:OPENING_BYTES]
@@ -440,7 +455,7 @@ class TranscriptWatcherActor(Actor):
                 )
         if facts or cursor is not None:
             self._waiting = more
-            self._tell(tuple(facts), cursor, more=more)
+            self._tell(facts, cursor, more=more)
 
     def _read_rest(self, moved_to: str) -> None:
         """The record was moved aside and another one begun: what the old one got before that comes first."""

@@ -8,6 +8,7 @@ bytes. Facts come in file order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -173,10 +174,14 @@ class CliStatusSeen(msgspec.Struct, frozen=True, kw_only=True, tag="cli_status_s
 
 
 class UnknownRecord(msgspec.Struct, frozen=True, kw_only=True, tag="unknown_record"):
-    """A record that the oracle does not know, or cannot read. Counted, never fatal."""
+    """A record that the oracle does not know, or cannot read. Counted, never fatal.
+
+    ``times``: so many of that kind, where several are told as one; the evidence is the last one's.
+    """
 
     what: str
     evidence: Evidence
+    times: int = 1
 
 
 class RecordExhausted(msgspec.Struct, frozen=True, kw_only=True, tag="record_exhausted"):
@@ -206,6 +211,21 @@ Fact: TypeAlias = (
     | UnknownRecord
     | RecordExhausted
 )
+
+
+def counted(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """The same facts, with the unknown records of each kind told as one, behind all else: there may be a million."""
+    known: list[Fact] = []
+    unknown: dict[str, list[UnknownRecord]] = {}
+    for fact in facts:
+        if isinstance(fact, UnknownRecord):
+            unknown.setdefault(fact.what, []).append(fact)
+        else:
+            known.append(fact)
+    for what, told in unknown.items():
+        times = sum(each.times for each in told)
+        known.append(UnknownRecord(what=what, evidence=told[-1].evidence, times=times))
+    return tuple(known)
 
 
 class FileChangedHint(msgspec.Struct, frozen=True, kw_only=True):

@@ -152,9 +152,10 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """Count a record that was not handled (unknown and handled ones are counted alike)."""
+    """Count a record that was not handled (unknown and handled ones are counted alike); ``times``: so many."""
 
     what: str
+    times: int = 1
 
 
 SessionEffect: TypeAlias = OpenTurn | ToTurn | Proved | Undelivered | Rebound | Moved | Gone | Count
@@ -437,7 +438,7 @@ class SessionCore:
             case CliStatusSeen():
                 return self._status(fact)
             case UnknownRecord():
-                return [Count(what=fact.what)]
+                return [Count(what=fact.what, times=fact.times)]
             case RecordExhausted():
                 return self._exhausted(fact)
             case turns.Superseded():

@@ -228,14 +228,16 @@ class LineFramer:
     Args:
         offset: byte position in the file of the first byte that will be fed.
         line_bytes_max: a longer line is not kept; it comes out once as ``oversized`` with empty data.
+        empty: whether empty lines come out too: a megabyte may hold a million of them.
     """
 
-    def __init__(self, offset: int = 0, line_bytes_max: int = LINE_BYTES_MAX) -> None:
+    def __init__(self, offset: int = 0, line_bytes_max: int = LINE_BYTES_MAX, *, empty: bool = True) -> None:
         self._start = offset
         self._parts: list[bytes] = []
         self._held = 0
         self._dropping = False
         self._max = line_bytes_max
+        self._shortest = 0 if empty else 1
 
     @property
     def tail_bytes(self) -> int:
@@ -249,25 +251,32 @@ class LineFramer:
 
     def feed(self, chunk: bytes) -> list[Line]:
         """Take the bytes that follow the previous chunk; give the lines that they complete, in order."""
+        *pieces, rest = chunk.split(b"\n")
         lines: list[Line] = []
-        position = 0
-        while (end := chunk.find(b"\n", position)) >= 0:
-            piece = chunk[position:end]
-            length = self._held + len(piece)
+        if pieces and self._held:
+            first = pieces.pop(0)
+            length = self._held + len(first)
             if self._dropping or length > self._max:
                 lines.append(Line(self._start, b"", oversized=True))
             else:
-                self._parts.append(piece)
+                self._parts.append(first)
                 lines.append(Line(self._start, b"".join(self._parts)))
             self._parts.clear()
             self._held = 0
             self._dropping = False
             self._start += length + 1
-            position = end + 1
-        rest = chunk[position:] if position else chunk
+        start, longest, shortest = self._start, self._max, self._shortest
+        for piece in pieces:
+            length = len(piece)
+            if length > longest:
+                lines.append(Line(start, b"", oversized=True))
+            elif length >= shortest:
+                lines.append(Line(start, piece))
+            start += length + 1
+        self._start = start
         if rest:
             self._held += len(rest)
-            if self._dropping or self._held > self._max:
+            if self._dropping or self._held > longest:
                 self._dropping = True
                 self._parts.clear()
             else:

@@ -57,14 +57,14 @@ class DeadLetters:
         self._counts: Counter[str] = Counter()
         self._recent: deque[DeadLetter] = deque(maxlen=RECENT_MAX)
 
-    def record(self, reason: str, recipient: object, message: object) -> None:
-        """Count a message; ``recipient`` is a ref or a name, of ``message`` only the type is kept."""
+    def record(self, reason: str, recipient: object, message: object, times: int = 1) -> None:
+        """Count a message so many ``times``; ``recipient`` is a ref or a name, of ``message`` only the type is kept."""
         name = recipient if isinstance(recipient, str) else getattr(recipient, "name", str(recipient))
         letter = DeadLetter(reason, name, type(message).__name__, self._wall())
         with self._lock:
             if len(self._counts) >= REASONS_MAX and reason not in self._counts:
                 reason = OTHER  # reasons may name what stands in a file: a hostile one costs no memory
-            self._counts[reason] += 1
+            self._counts[reason] += times
             self._recent.append(letter)
 
     def counts(self) -> dict[str, int]:

@@ -9,10 +9,10 @@ import pytest
 
 from kit_system import WAIT_MAX_S, Do, Probe, until
 from lastword.actors.core.adapter import SourceSpec
-from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint, RecordExhausted
+from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint, RecordExhausted, UnknownRecord
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.system import ActorSystem
-from lastword.actors.transcript import CaughtUp, FactsRead, Follow, FollowStatus, TranscriptWatcherActor
+from lastword.actors.transcript import CaughtUp, FactsRead, FactsTaken, Follow, FollowStatus, TranscriptWatcherActor
 from lastword.transports.memory import MemoryWorld
 from lastword.transports.providers.memory import MemoryOracle, Record, Registry
 
@@ -102,6 +102,21 @@ def test_a_burst_of_hints_is_one_look(world, told):
     assert system.settle(WAIT_MAX_S)
     assert len(said(log)) == 101
     assert len(world.reads) - before <= 2
+
+
+def test_lines_that_say_nothing_are_counted_each_and_told_once_a_piece(world, told):
+    """A record may hold a million of them: what they cost the session is the number of pieces."""
+    system, log = told
+    watcher = system.find("watcher")
+    assert watcher is not None
+    world.append(RECORD.path, b"{}\n" * 400_000 + b"x\n" * 1000)
+    world.say("behind them")
+    until(lambda: (watcher.tell(FactsTaken()), said(log) == ["behind them"])[1], within_s=WAIT_MAX_S)
+    unknown = [
+        fact for read in log if isinstance(read, FactsRead) for fact in read.facts if isinstance(fact, UnknownRecord)
+    ]
+    assert sum(fact.times for fact in unknown) == 401_000
+    assert len(unknown) <= 3
 
 
 def test_a_change_of_the_record_does_not_wait_for_a_look_at_the_registry(world, told):

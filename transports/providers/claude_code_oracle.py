@@ -78,6 +78,7 @@ BASH_INPUT = "<bash-input>"
 TASK_NOTIFICATION = "<task-notification>"
 SYNTHETIC = "<synthetic>"
 
+_OBJECT = ord("{")
 _LINE = decoding.Decoder(Line)
 _REGISTRY = decoding.Decoder(RegistryFile)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
@@ -178,7 +179,7 @@ class ClaudeOracle:
     def __init__(self, source: SourceSpec, native_session: str, offset: int = 0) -> None:
         self._source = source.path
         self._native_session = native_session
-        self._framer = LineFramer(offset)
+        self._framer = LineFramer(offset, empty=False)
         self._turn: _Turn | None = None
         self._overlapped: _Turn | None = None
         """A turn that was not over when the CLI's own queue began the next: its interrupt line may still come."""
@@ -225,7 +226,11 @@ class ClaudeOracle:
         if framed.oversized:
             self._unknown("oversized_line", Evidence(source=source, offset=framed.offset))
             return
-        if not framed.data.strip():
+        text = framed.data.strip()
+        if not text:
+            return
+        if text[0] != _OBJECT:
+            self._unknown("unreadable", Evidence(source=source, offset=framed.offset))
             return
         try:
             line = _LINE.decode(framed.data)
@@ -233,7 +238,7 @@ class ClaudeOracle:
                 source=source,
                 offset=framed.offset,
                 native_id=line.uuid or "",
-                native_at=when(line.timestamp),
+                native_at=when(line.timestamp) if line.timestamp else None,
             )
             self._line(line, evidence)
         except _UNREADABLE:
@@ -280,7 +285,12 @@ class ClaudeOracle:
     def _line(self, line: Line, evidence: Evidence) -> None:
         if line.is_sidechain:
             return
-        if any(each is not None and len(each) > ID_CHARS_MAX for each in (line.uuid, line.parent_uuid, line.prompt_id)):
+        uuid, parent, prompt = line.uuid, line.parent_uuid, line.prompt_id
+        if (
+            (uuid is not None and len(uuid) > ID_CHARS_MAX)
+            or (parent is not None and len(parent) > ID_CHARS_MAX)
+            or (prompt is not None and len(prompt) > ID_CHARS_MAX)
+        ):
             self._unknown("id_beyond_bounds", evidence)
             return
         if line.session_id is not None:
@@ -291,10 +301,11 @@ class ClaudeOracle:
                 return
         if line.forked_from is not None:
             return
-        version = (line.version or "")[:VERSION_CHARS_MAX]
-        if version and version != self._version:
-            self._version = version
-            self._facts.append(CliVersionSeen(version=version))
+        if line.version:
+            version = line.version[:VERSION_CHARS_MAX]
+            if version != self._version:
+                self._version = version
+                self._facts.append(CliVersionSeen(version=version))
         handler = self._handlers.get(line.type)
         if handler is not None:
             if line.entrypoint:

@@ -38,7 +38,7 @@ class LineOracle:
 
     def __init__(self, native_session: str = "", offset: int = 0) -> None:
         self._native_session = native_session
-        self._framer = LineFramer(offset)
+        self._framer = LineFramer(offset, empty=False)
         self._facts: list[Fact] = []
         self._closed: deque[str] = deque(maxlen=CLOSED_MAX)
 
