@@ -50,7 +50,11 @@ check: setup ## format, lint, types, import contracts
 bench: setup ## measure; prints ratios, asserts nothing
 	@$(BIN)/python bench/all.py
 
-stress: setup ## long: 1,000 turns with faults in real panes
+SESSIONS ?= 1,10,100,1000
+TURNS ?= 10
+
+stress: setup ## long: 1,000 turns with faults in real panes; SESSIONS=1,10,… TURNS=… in-process sessions, a report and a chart
+	@$(BIN)/python bench/stress_memory.py --sessions $(SESSIONS) --turns $(TURNS)
 	@$(PYTEST) -m stress tests/stress -s
 
 chaos: setup ## long: 500 lives of a host ended by SIGKILL, and an independent checker (at most 20 minutes)

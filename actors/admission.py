@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from lastword.actors.session import SessionActor
 
 
+def overloaded(reason: str, *, provider: str = "") -> RejectedError:
+    """Nothing was accepted; it may be sent again as it is."""
+    remedy = "Send it again a moment later, with the same message_id if it had one"
+    return RejectedError("overloaded", reason, remedy=remedy, provider=provider)
+
+
 class Accepting(msgspec.Struct, kw_only=True):
     """A message whose commit is on its way."""
 
@@ -59,12 +65,16 @@ class Admission:
             return
         if submit.message_id is not None:
             if any(accepting.message_id == submit.message_id for accepting in self._accepting.values()):
-                self._twins.setdefault(submit.message_id, []).append(submit)  # answered as the first one is
+                self._wait_as_twin(submit, submit.message_id)
                 return
             if self._answer_duplicate(submit, submit.message_id):
                 return
+        limits = session.deps.limits
         if self._parked or session.switching.active or self._settled_on_record():
-            self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
+            if len(self._parked) >= limits.calls_max:
+                self._refuse(submit, overloaded(f"{limits.calls_max} messages wait for the end of the turn before"))
+            else:
+                self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
             return
         provider = session.record.row.provider
         if not submit.text.strip():
@@ -74,9 +84,12 @@ class Admission:
         if isinstance(typed, Refused):
             self._refuse(submit, RejectedError("unsupported_text", typed.reason, provider=provider))
             return
-        admission = session.core.admit(run=submit.run)
+        admission = session.core.admit(run=submit.run, waiting_max=limits.waiting_max)
         if admission.refused is not None:
             self._refuse(submit, RejectedError(admission.refused, admission.reason, provider=provider))
+            return
+        if (behind := session.deps.behind()) >= limits.journal_behind_max:
+            self._refuse(submit, overloaded(f"the journal is {behind} batches behind", provider=provider))
             return
         self._accept(submit, typed, starts_turn=admission.starts_turn)
 
@@ -169,6 +182,14 @@ class Admission:
         self._accepting[token] = Accepting(message_id=message_id, typed=typed, turn_id=turn_id, submit=submit)
 
     # --- the same id again ------------------------------------------------------------------------------------------
+
+    def _wait_as_twin(self, submit: Submit, message_id: MessageId) -> None:
+        """It is answered as the first one is."""
+        twins, most = self._twins.setdefault(message_id, []), self._session.deps.limits.calls_max
+        if len(twins) >= most:
+            self._refuse(submit, overloaded(f"{most} calls wait for the same message_id"))
+        else:
+            twins.append(submit)
 
     def _answer_duplicate(self, submit: Submit, message_id: MessageId) -> bool:
         """The same message id again: the first acknowledgement, no second delivery (C20); where the message ended

@@ -13,12 +13,27 @@ from lastword.actors.core.events import Event
 from lastword.actors.core.ports import Journal
 from lastword.actors.group_commit import Commit, CommitFailed, CommitStats, Committed, GroupCommitter, JournalCommand
 from lastword.actors.system.actor import Actor
+from lastword.actors.system.ref import Ref
 
-__all__ = ["Commit", "CommitFailed", "CommitStats", "Committed", "JournalActor", "JournalCommand"]
+__all__ = ["Backlog", "Commit", "CommitFailed", "CommitStats", "Committed", "JournalActor", "JournalCommand"]
 
 
 class _TryHeld:
     """The pause is over."""
+
+
+class Backlog:
+    """How far the writer is behind, for whoever admits. Read from any thread."""
+
+    __slots__ = ("held", "writer")
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.writer: Ref | None = None
+
+    def __call__(self) -> int:
+        """Batches that are not durable: those in its mailbox, and those that it holds while the file fails."""
+        return self.held + (self.writer.waiting() if self.writer is not None else 0)
 
 
 class JournalActor(Actor):
@@ -33,8 +48,11 @@ class JournalActor(Actor):
         *,
         before_record: Callable[[], None] | None = None,
         on_left: Callable[[int], None] | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         super().__init__()
+        self._backlog = backlog or Backlog()
+        self._backlog.writer = self.ref
         self.committer = GroupCommitter(
             journal,
             publish,
@@ -53,6 +71,7 @@ class JournalActor(Actor):
                 self.committer.try_held()
             case _:
                 assert_never(message)
+        self._backlog.held = self.committer.held
 
     def stopped(self) -> None:
         self.committer.flush()

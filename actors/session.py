@@ -59,11 +59,15 @@ from lastword.actors.stall_watch import StallWatch
 from lastword.actors.stdio import StdioActor
 from lastword.actors.switching import Switching
 from lastword.actors.system.actor import Actor
+from lastword.actors.system.flow import Flow
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.supervision import ChildFailed
 
 END_GRACE_S = 3.0
 """How long a CLI that ignores interrupts gets between the gentle signal and the hard one."""
+
+READ_AHEAD_MAX = 64
+"""Pieces of a session's record that are read and not committed: beyond it the record waits in its file."""
 
 
 SessionCommand: TypeAlias = (
@@ -110,15 +114,18 @@ class SessionActor(Actor):
 
     def __init__(self, deps: SessionDeps, row: SessionRow, request: LaunchRequest, cli_version: str) -> None:
         super().__init__()
-        self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in)
+        self.flow = Flow(READ_AHEAD_MAX)
+        self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in, self.flow)
         self.book = MessageBook()
-        self.turns = OpenTurns(self, deps.journal, lambda: self.deps.adapter.certified_versions)
+        self.turns = OpenTurns(self, deps.journal, lambda: self.deps.adapter.certified_versions, self.flow)
         self.admission = Admission(self)
         self.controls = Controls(self)
         self.policy = PolicyRoom(self)
         self.switching = Switching(self)
         self._watchers = 0
         self._reader_waits = False
+        self._reads_held = 0
+        """Pieces whose facts wait for a turn to settle."""
         self.configure(deps, request, cli_version, since=row.opened_at)
         self.last_completion: Completion | None = None
         self._closing: CloseSession | None = None
@@ -387,7 +394,10 @@ class SessionActor(Actor):
     def _spawn_watcher(self) -> Ref:
         self._watchers += 1
         name = f"{self.record.row.session_id}/transcript" + (f"#{self._watchers}" if self._watchers > 1 else "")
-        return self.spawn(transcript.TranscriptWatcherActor, self.deps.files, self.deps.wakes, name=name)
+        self._reads_held = 0
+        self.flow.forget(transcript.READ)
+        deps = self.deps
+        return self.spawn(transcript.TranscriptWatcherActor, deps.files, deps.wakes, self.flow, name=name)
 
     def renew_watcher(self) -> None:
         """The one that is there does not see what is on record: another reads it, from the last sure place."""
@@ -400,6 +410,12 @@ class SessionActor(Actor):
     # --- facts ------------------------------------------------------------------------------------------------------
 
     def _facts(self, read: transcript.FactsRead) -> None:
+        self._reads_held += 1
+        self._take_in(read)
+        self._go_on_reading()
+        self._take_place()
+
+    def _take_in(self, read: transcript.FactsRead) -> None:
         if read.epoch <= self.record.row.config_floor:
             self.system.dead_letters.record("fact_of_former_provider", self.ref.name, read)
             return
@@ -413,9 +429,7 @@ class SessionActor(Actor):
         self.stalls.note(facts, read.path, read.read_to)
         self._reader_waits = read.more
         self.apply(self.core.read(facts))
-        self._go_on_reading()
         self.record.read_to(read.cursor, facts=bool(read.facts))
-        self._take_place()
 
     def _looked(self, turn_id: TurnId) -> None:
         """All that was on record has been told; what waits here for a turn to settle says nothing about this one."""
@@ -424,7 +438,11 @@ class SessionActor(Actor):
 
     def _go_on_reading(self) -> None:
         """The next piece of a long record, once this one is dealt with: no more than one is ever held here."""
-        if self._reader_waits and not self.core.backlog:
+        if self.core.backlog:
+            return
+        held, self._reads_held = self._reads_held, 0
+        self.flow.give(transcript.READ, held)
+        if self._reader_waits:
             self._reader_waits = False
             self.watcher.tell(transcript.FactsTaken())
 

@@ -15,6 +15,7 @@ from lastword.actors.core.ids import (
     MessageId,
     SessionId,
 )
+from lastword.actors.core.limits import Limits
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Journal, MessageRow, TurnRow
 from lastword.actors.core.snapshot import Dialog
@@ -31,6 +32,11 @@ def _nobody(_: Event) -> None:
     """Nobody is told."""
 
 
+def _never() -> int:
+    """Never behind."""
+    return 0
+
+
 class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     """What a session is given.
 
@@ -39,6 +45,7 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
         streams: where CLIs of the transport are behind pipes.
         ask_policy: None where the host has no policy for dialogs.
         live: tells an event that is not recorded.
+        limits: beyond which a message is refused. behind: batches that wait for the journal's writer.
     """
 
     journal: Ref
@@ -51,6 +58,8 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     streams: Streams | None = None
     ask_policy: AskPolicy | None = None
     live: Callable[[Event], None] = _nobody
+    limits: Limits = Limits()
+    behind: Callable[[], int] = _never
 
     @property
     def waits_as(self) -> Literal["pending", "queued"]:

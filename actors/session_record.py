@@ -11,6 +11,7 @@ from lastword.actors.core import events
 from lastword.actors.core.ports import Batch, Cursor, MessageRow, SessionRow, TurnRow
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Outbox, Retry
+from lastword.actors.system.flow import Flow
 from lastword.actors.system.ref import Ref
 
 
@@ -23,12 +24,15 @@ class SessionRecord:
 
     Args:
         retry: arms a timer that brings a :class:`Retry` back to the actor.
+        flow: counts what is sent and not acknowledged.
     """
 
-    def __init__(self, row: SessionRow, journal: Ref, me: Ref, retry: Callable[[float, Retry], None]) -> None:
+    def __init__(
+        self, row: SessionRow, journal: Ref, me: Ref, retry: Callable[[float, Retry], None], flow: Flow
+    ) -> None:
         self.row = row
         self.seq = 0
-        self._outbox = Outbox(journal, me, retry)
+        self._outbox = Outbox(journal, me, retry, flow, "record")
         self._cursor: Cursor | None = None
         self._next: Cursor | None = None
         self._saved: Cursor | None = row.cursor

@@ -11,6 +11,7 @@ from lastword.actors.core import turn as core
 from lastword.actors.core.facts import CliStatusSeen
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.system.actor import Actor
+from lastword.actors.system.flow import Flow
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.supervision import ChildFailed
 
@@ -34,9 +35,10 @@ class OpenTurn(msgspec.Struct, kw_only=True):
 class OpenTurns:
     """Lives in one session's actor, whose children the turns are; not thread-safe."""
 
-    def __init__(self, session: Actor, journal: Ref, certified: Callable[[], tuple[str, ...]]) -> None:
+    def __init__(self, session: Actor, journal: Ref, certified: Callable[[], tuple[str, ...]], flow: Flow) -> None:
         self._session = session
         self._journal = journal
+        self._flow = flow
         self._certified = certified
         self._open: dict[TurnId, OpenTurn] = {}
 
@@ -61,6 +63,7 @@ class OpenTurns:
             turn.TurnActor,
             self._journal,
             state,
+            self._flow,
             name=f"{state.session_id}/{state.turn_id}#{state.epoch}",
         )
         messages = [state.message_id] if state.message_id is not None else []
@@ -72,7 +75,7 @@ class OpenTurns:
             messages=messages,
             deadline_mono_s=None if deadline_at is None else clock.monotonic() + deadline_at - clock.wall(),
         )
-        ref.tell(turn.Tell(turn_id=state.turn_id, events=told))
+        self._tell(state.turn_id, ref, told)
 
     def tell(self, turn_id: TurnId, *told: core.TurnEvent) -> None:
         """Tell it; what concerns a turn that is not open is a dead letter."""
@@ -85,13 +88,18 @@ class OpenTurns:
                 open_turn.status = event
             else:
                 open_turn.told.append(event)
-        open_turn.ref.tell(turn.Tell(turn_id=turn_id, events=told))
+        self._tell(turn_id, open_turn.ref, told)
+
+    def _tell(self, turn_id: TurnId, ref: Ref, told: tuple[core.TurnEvent, ...]) -> None:
+        self._flow.take(turn_id)
+        ref.tell(turn.Tell(turn_id=turn_id, events=told))
 
     def finished(self, finished: turn.TurnFinished) -> OpenTurn | None:
         """It is settled: forget it. None for what an epoch says that is over: only one completion stands anyway."""
         open_turn = self._open.get(finished.turn_id)
         if open_turn is None or open_turn.turn.epoch != finished.epoch:
             return None
+        self._flow.forget(finished.turn_id)
         return self._open.pop(finished.turn_id)
 
     def failed(self, failed: ChildFailed) -> bool:
@@ -108,6 +116,7 @@ class OpenTurns:
         if open_turn.turn.epoch > TURN_RESTARTS_MAX:
             return False
         open_turn.ref.stop()
+        self._flow.forget(turn_id)
         clock, due_s = self._session.clock, open_turn.deadline_mono_s
         again = msgspec.structs.replace(
             open_turn.turn,

@@ -21,6 +21,7 @@ from lastword.actors.core.ports import Cursor
 from lastword.actors.core.transcript import HEAD_BYTES, OPENING_BYTES, TAIL_BYTES, LineMarks, Tail
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
 from lastword.actors.system.actor import Actor
+from lastword.actors.system.flow import Flow
 
 READ_BYTES_MAX = 1024 * 1024
 """Bytes read and decoded in one go; more of the file waits for the actor's next message."""
@@ -40,6 +41,9 @@ BLIND_READS_MAX = 4
 """The same where somebody gave the turn up and waits; and before a look that was asked for is answered unread."""
 BLIND_TOLD_READS = 2
 """After so many looks in a row that saw nothing it is told that the record cannot be read."""
+
+READ = "read"
+"""The reader's share of the session's flow: pieces that were told and not taken in."""
 
 _RECORD_CHANGED = FileChangedHint(path="record")
 _STATUS_CHANGED = FileChangedHint(path="status")
@@ -163,10 +167,12 @@ class TranscriptWatcherActor(Actor):
     Args:
         files: reads files.
         wakes: hints about files.
+        flow: reads no further while what was read is on its way; None: as far as there is.
     """
 
-    def __init__(self, files: Files, wakes: Wakes) -> None:
+    def __init__(self, files: Files, wakes: Wakes, flow: Flow | None = None) -> None:
         super().__init__()
+        self._flow = flow
         self._files = files
         self._wakes = wakes
         self._following: Follow | None = None
@@ -341,6 +347,8 @@ class TranscriptWatcherActor(Actor):
     def _read(self) -> None:
         if self._oracle is None or self._waiting:
             return
+        if self._flow is not None and not self._flow.room(self._wake):
+            return  # woken when there is; the record waits in its file
         if not self._read_once():
             self._at_end()
         elif not self._waiting:
@@ -579,6 +587,8 @@ class TranscriptWatcherActor(Actor):
         parent, following = self.parent, self._following
         assert parent is not None
         assert following is not None
+        if self._flow is not None:
+            self._flow.take(READ)
         parent.tell(
             FactsRead(
                 epoch=following.epoch,

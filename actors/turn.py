@@ -17,6 +17,7 @@ from lastword.actors.core.ports import Batch, TurnRow
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Outbox, Retry
 from lastword.actors.system.actor import Actor
+from lastword.actors.system.flow import Flow
 from lastword.actors.system.ref import Ref
 
 
@@ -77,13 +78,15 @@ class TurnActor(Actor):
     Args:
         journal: the journal actor.
         turn: what is known of it; its row is committed already, or is in the batch before this actor's first.
+        flow: counts what it was told and has not dealt with, as the turn's share.
     """
 
-    def __init__(self, journal: Ref, turn: core.Turn) -> None:
+    def __init__(self, journal: Ref, turn: core.Turn, flow: Flow) -> None:
         super().__init__()
         self._turn = turn
         self._journal = journal
-        self._outbox = Outbox(journal, self.ref, self._retry_in)
+        self._flow = flow
+        self._outbox = Outbox(journal, self.ref, self._retry_in, flow, turn.turn_id)
         self._completion_tokens: set[int] = set()
         self._finished = False
         self._seq = 0
@@ -92,6 +95,7 @@ class TurnActor(Actor):
         match message:
             case Tell():
                 self._step(*message.events)
+                self._flow.give(self._turn.turn_id)
             case TurnTimer():
                 self._step(core.TimerFired(name=message.name))
             case Committed():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from lastword.actors.core.events import Event
+    from lastword.actors.core.limits import Limits
     from lastword.actors.core.outcome import Completion, TurnError
     from lastword.actors.core.policy import DialogPolicy, answer_trust
     from lastword.actors.core.snapshot import Dialog, Snapshot
@@ -43,6 +44,7 @@ __all__ = [
     "Interrupt",
     "JournalError",
     "LastwordError",
+    "Limits",
     "ProviderError",
     "RejectedError",
     "Runtime",
@@ -69,6 +71,7 @@ _HOMES = {
         "UsageError",
     ),
     "lastword.actors.core.events": ("Event",),
+    "lastword.actors.core.limits": ("Limits",),
     "lastword.actors.core.outcome": ("Completion", "TurnError"),
     "lastword.actors.core.policy": ("DialogPolicy", "answer_trust"),
     "lastword.actors.core.snapshot": ("Dialog", "Snapshot"),

@@ -17,18 +17,20 @@ from typing import Literal, Self, TypeVar, assert_never, cast, get_args
 
 import msgspec
 
+from lastword.actors.admission import overloaded
 from lastword.actors.core import events
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import JournalError, LastwordError, ProviderError, UsageError
 from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_session
+from lastword.actors.core.limits import Limits
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.policy import DialogPolicy
 from lastword.actors.core.ports import Batch, Recorded, SessionRow
 from lastword.actors.core.service import ApiAdapter
 from lastword.actors.core.snapshot import Handle, Snapshot
 from lastword.actors.core.tools import Tool, check_tools
-from lastword.actors.journal import Commit, CommitFailed, Committed, JournalActor
+from lastword.actors.journal import Backlog, Commit, CommitFailed, Committed, JournalActor
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.clock import Clock
@@ -58,7 +60,10 @@ EXIT_GRACE_S = 1.0
 GUARDIAN_RETRY_S = 0.5
 REVIVALS_MAX = 3
 """Failed actors of one session that are replaced in the life of a runtime; then the session is left as it is."""
-SESSION_MAILBOX_MAX = 10_000
+SESSION_MAILBOX_SPARE = 10_000
+"""Of a session's mailbox, beyond what calls of the host may fill: for its own actors."""
+JOURNAL_MAILBOX_MAX = 100_000
+"""Where it is full, batches wait with who sends them."""
 
 Durability = Literal["power", "process"]
 
@@ -129,8 +134,10 @@ class Runtime:
         serve_socket: bool = False,
         dialog_policy: DialogPolicy | None = None,
         tools: Mapping[str, Tool] | None = None,
+        limits: Limits | None = None,
         simulation: Simulation | None = None,
     ) -> None:
+        self._limits = limits or Limits()
         self._state = state
         self._journal = journal
         self._env = dict(env)
@@ -144,11 +151,14 @@ class Runtime:
         self._entropy: Callable[[int], bytes] = os.urandom if simulation is None else simulation.entropy
         self._hub = Hub(journal)
         self._commits_left = 0
+        self._behind = Backlog()
         self._writer = self._system.spawn(
             JournalActor,
             journal,
             self._hub.publish,
             on_left=self._commits_were_left,
+            backlog=self._behind,
+            mailbox_max=JOURNAL_MAILBOX_MAX,
             name="journal",
             dispatcher="pinned",
         )
@@ -191,6 +201,7 @@ class Runtime:
         serve_socket: bool = False,
         dialog_policy: DialogPolicy | None = None,
         tools: Sequence[Tool] = (),
+        limits: Limits | None = None,
         simulation: Simulation | None = None,
     ) -> Runtime:
         """Open the journal in the folder ``state`` (made if missing, mode 0700; default: XDG state) and start.
@@ -214,16 +225,19 @@ class Runtime:
                 told. ``lastword.answer_trust`` is one. Without one nothing answers but the host's own ``Answer``.
             tools: functions of the host's that models over an API may call. Given here and not with a session, so that
                 one that an earlier host left has them from its first moment.
+            limits: how much may wait before more is refused as ``overloaded``.
             simulation: for tests: everything runs in the caller's thread, on a virtual clock, in an order drawn from
                 a seed; needs an ``edge`` of the same kind.
 
         Raises:
-            UsageError: ``usage``: the policy is no plain function, or a tool is none.
+            UsageError: ``usage``: the policy is no plain function, a tool is none, or a limit.
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
         """
         if dialog_policy is not None:
             check_policy(dialog_policy)
         known_tools = check_tools(tools)
+        if limits is not None:
+            limits.check()
         folder = Path(state) if state is not None else default_state_folder(env)
         given = {name: (path,) if isinstance(path, str) else tuple(path) for name, path in (executables or {}).items()}
         journal = SqliteJournal.open(folder, durability=durability)
@@ -242,6 +256,7 @@ class Runtime:
                 serve_socket=serve_socket,
                 dialog_policy=dialog_policy,
                 tools=known_tools,
+                limits=limits,
                 simulation=simulation,
             )
         except BaseException:
@@ -295,7 +310,8 @@ class Runtime:
                 is every call in a forked process).
             ProviderError: ``provider_unavailable``, ``unsupported_cli_version``.
             TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
-            RejectedError: of a switch: ``busy``, ``session_closed``; ``timeout``: it is still under way.
+            RejectedError: ``overloaded``: there are too many, or the journal is too far behind; of a switch also
+                ``busy``, ``session_closed``; ``timeout``: it is still under way.
             JournalError: it could not be committed.
         """
         self._check_here()
@@ -313,6 +329,7 @@ class Runtime:
         adapter = preflight.find_adapter(self._adapters, provider, transport)
         folder = preflight.check_cwd(cwd)
         executable, version = self._check_fit(adapter, folder, asked)
+        self._check_load()
         edge = self._open_edge(adapter.transport)
         config = msgspec.structs.replace(asked, cli_version=version)
         now = self._system.clock.wall()
@@ -456,6 +473,13 @@ class Runtime:
     def _check_here(self) -> None:
         check_home(self._pid)
 
+    def _check_load(self) -> None:
+        limits = self._limits
+        if len(self._sessions) >= limits.sessions_max:
+            raise overloaded(f"{limits.sessions_max} sessions are open")
+        if (behind := self._behind()) >= limits.journal_behind_max:
+            raise overloaded(f"the journal is {behind} batches behind")
+
     def _read(self, read: Callable[[], _T]) -> _T:
         try:
             return read()
@@ -578,7 +602,7 @@ class Runtime:
             config.cli_version,
             name=row.session_id,
             parent=self._guardian,
-            mailbox_max=SESSION_MAILBOX_MAX,
+            mailbox_max=self._limits.calls_max + SESSION_MAILBOX_SPARE,
         )
         session = Session(self, row.session_id, ref)
         with self._lock:
@@ -611,6 +635,8 @@ class Runtime:
             streams=edge.streams,
             ask_policy=self._policy.ask if self._policy is not None else None,
             live=self._hub.live,
+            limits=self._limits,
+            behind=self._behind,
         )
 
     def _open_edge(self, name: TransportName, rows: Sequence[SessionRow] = ()) -> Edge:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lastword.actors.admission import overloaded
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt, Sendable
 from lastword.actors.core.errors import LastwordError, RejectedError, UsageError
 from lastword.actors.core.events import Event
@@ -117,13 +118,17 @@ class Session:
 
         Raises:
             ActorError: ``actor_timeout``: it did not answer within :data:`SNAPSHOT_S`.
+            RejectedError: ``overloaded``: too many calls wait for it.
         """
         self._runtime._check_here()  # noqa: SLF001
         if self._ref is None or not self._ref.is_alive():
             return self._runtime._recorded_snapshot(self._session_id)  # noqa: SLF001
+        calls_max = self._runtime._limits.calls_max  # noqa: SLF001
         try:
-            snapshot: Snapshot = self._ref.ask(GetSnapshot(), timeout_s=SNAPSHOT_S)
+            snapshot: Snapshot = self._ref.ask(GetSnapshot(), timeout_s=SNAPSHOT_S, waiting_max=calls_max)
         except LastwordError as error:
+            if error.kind == "mailbox_full":
+                raise overloaded(f"{calls_max} calls wait for this session") from error
             if error.kind != "actor_dead":
                 raise
             return self._runtime._recorded_snapshot(self._session_id)  # noqa: SLF001
@@ -168,13 +173,11 @@ class Session:
 
     def _tell(self, command: Submit | Control | SwitchTo, reply: Future[Any]) -> None:
         self._runtime._check_here()  # noqa: SLF001
-        try:
-            told = self._ref is not None and self._ref.try_tell(command)
-        except LastwordError as error:
-            raise RejectedError("overloaded", error.reason) from error
+        calls_max = self._runtime._limits.calls_max  # noqa: SLF001  # the rest of its mailbox is for its own actors
+        told = self._ref is not None and self._ref.try_tell(command, waiting_max=calls_max)
         if not told and not reply.done():
             if self._ref is not None and self._ref.is_alive():
-                raise RejectedError("overloaded", "the session's mailbox is full")
+                raise overloaded(f"{calls_max} calls wait for this session")
             raise RejectedError("session_closed", "the session is closed")
 
     def _abandon(self, submission: Submit) -> None:

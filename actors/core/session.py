@@ -46,10 +46,9 @@ from lastword.actors.core.facts import (
     UnknownRecord,
 )
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.limits import WAITING_MAX
 from lastword.actors.core.outcome import Evidence, Origin
 
-PENDING_MAX = 1_000
-"""Messages of one session that may wait at the same time; the next is refused as ``overloaded``."""
 RECORD_SKEW_S = 1.0
 """How much earlier than our own stamp of a message the CLI may stamp its record of it. One machine, one clock; where
 that clock was set back since, by so much more (:meth:`SessionCore.clock_seen`)."""
@@ -230,12 +229,14 @@ class SessionCore:
         """No turn is open and no message waits."""
         return not self.open and not self.pending
 
-    def admit(self, *, run: bool) -> Admission:
-        """Whether a message may be taken now, and how; ``run`` refuses where a turn is open or a message waits."""
+    def admit(self, *, run: bool, waiting_max: int = WAITING_MAX) -> Admission:
+        """Whether a message may be taken now, and how; ``run`` refuses where a turn is open or a message waits,
+        ``waiting_max`` where so many do.
+        """
         if run and not self.idle:
             return Admission(refused="busy", reason="a turn is being delivered or is active")
-        if len(self.pending) >= PENDING_MAX:
-            return Admission(refused="overloaded", reason=f"{PENDING_MAX} messages of this session are waiting")
+        if len(self.pending) >= waiting_max:
+            return Admission(refused="overloaded", reason=f"{waiting_max} messages of this session are waiting")
         return Admission(starts_turn=self.idle)
 
     def accept(

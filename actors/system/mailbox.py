@@ -85,12 +85,12 @@ class Mailbox:
 
     # from any thread
 
-    def offer(self, envelope: Envelope) -> Offer:
-        """Queue a user message, unless full or closed; wakes an idle actor."""
+    def offer(self, envelope: Envelope, waiting_max: int | None = None) -> Offer:
+        """Queue a user message, unless closed or full (or so many wait already); wakes an idle actor."""
         with self._lock:
             if self.closed:
                 return Offer.CLOSED
-            if len(self._user) >= self.messages_max:
+            if len(self._user) >= (self.messages_max if waiting_max is None else waiting_max):
                 return Offer.FULL
             self._user.append(envelope)
             if self._scheduled:

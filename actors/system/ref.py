@@ -46,14 +46,17 @@ class Ref:
         if offer is Offer.FULL:
             raise self._full()
 
-    def try_tell(self, message: object, *, control: bool = False) -> bool:
-        """As ``tell``, but says whether it was queued. Dead: a dead letter and False; full: just False."""
-        offer = self._offer(message, control)
+    def try_tell(self, message: object, *, control: bool = False, waiting_max: int | None = None) -> bool:
+        """As ``tell``, but says whether it was queued. Dead: a dead letter and False; full: just False.
+
+        ``waiting_max``: no more than so many user messages may wait before it, so that there is room for others.
+        """
+        offer = self._offer(message, control, waiting_max=waiting_max)
         if offer is Offer.CLOSED:
             self._cell.system.dead_letters.record(deadletters.DEAD, self.name, message)
         return offer is Offer.TAKEN
 
-    def ask(self, message: object, *, timeout_s: float) -> Any:
+    def ask(self, message: object, *, timeout_s: float, waiting_max: int | None = None) -> Any:
         """Tell and wait for the handler's return value. For the host's threads; actors tell.
 
         Never waits for a dead actor, nor for one that dies with the question queued or half handled.
@@ -62,7 +65,7 @@ class Ref:
         ``timeout``.
         """
         reply = Reply()
-        offer = self._offer(message, control=False, reply=reply)
+        offer = self._offer(message, control=False, reply=reply, waiting_max=waiting_max)
         if offer is Offer.CLOSED:
             raise ActorError("actor_dead", f"actor {self.name} has ended")
         if offer is Offer.FULL:
@@ -83,7 +86,13 @@ class Ref:
         """Whether it still takes messages."""
         return not self._cell.mailbox.closed
 
-    def _offer(self, message: object, control: bool, reply: Reply | None = None) -> Offer:
+    def waiting(self) -> int:
+        """Messages that are queued for it now."""
+        return self._cell.mailbox.waiting()
+
+    def _offer(
+        self, message: object, control: bool, reply: Reply | None = None, waiting_max: int | None = None
+    ) -> Offer:
         here = context.cell
         number = next_number()
         if here is None:
@@ -94,7 +103,7 @@ class Ref:
             envelope = Envelope(message, reply, here.ref, handled.trace, handled.number, number, perf_counter())
         if control:
             return self._cell.mailbox.offer_system(envelope, control=True, bounded=True)
-        return self._cell.mailbox.offer(envelope)
+        return self._cell.mailbox.offer(envelope, waiting_max)
 
     def _full(self) -> ActorError:
         box = self._cell.mailbox

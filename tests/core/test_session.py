@@ -129,7 +129,7 @@ def test_c20_a_message_for_an_idle_session_starts_a_turn_and_any_other_is_pendin
 
 @pytest.mark.contract("C21")
 def test_c21_too_many_waiting_messages_are_refused_as_overloaded_and_a_refused_accept_leaves_nothing() -> None:
-    session = with_messages(*["a"] * (core.PENDING_MAX - 1), deliver=False)
+    session = with_messages(*["a"] * (core.WAITING_MAX - 1), deliver=False)
     assert session.admit(run=False).refused is None
     session.accept(MessageId("last"), typed("a"), None)
     assert session.admit(run=False).refused == "overloaded"

@@ -192,6 +192,7 @@ PUBLIC = [
     "Interrupt",
     "JournalError",
     "LastwordError",
+    "Limits",
     "ProviderError",
     "RejectedError",
     "Runtime",

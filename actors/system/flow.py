@@ -1,0 +1,77 @@
+"""Flow: how much of one stream of work is on its way between actors, so that its source can wait for the slowest.
+
+Actors of one family share one: the source asks for room before it takes more in, whoever hands work on takes, whoever
+is done with it gives. Shares have a name, so that what an actor that ended still had is forgotten with it. Safe from
+any thread; no call blocks, and nothing of a user's runs under the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+
+class Flow:
+    """Counts what is on its way.
+
+    Args:
+        most: no more is taken in beyond it; the source is woken when half of it is done.
+    """
+
+    __slots__ = ("_lock", "_shares", "_under_way", "_wake", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._lock = threading.Lock()
+        self._shares: Counter[Hashable] = Counter()
+        self._under_way = 0
+        self._wake: Callable[[], None] | None = None
+
+    @property
+    def under_way(self) -> int:
+        """Pieces of work that were handed on and not done."""
+        return self._under_way
+
+    def room(self, wake: Callable[[], None]) -> bool:
+        """Whether more may be taken in; else ``wake`` is called once, from any thread, when it may."""
+        with self._lock:
+            if self._under_way < self.most:
+                self._wake = None
+                return True
+            self._wake = wake
+            return False
+
+    def take(self, share: Hashable) -> None:
+        """One piece more is on its way."""
+        with self._lock:
+            self._shares[share] += 1
+            self._under_way += 1
+
+    def give(self, share: Hashable, count: int = 1) -> None:
+        """So many are done; what the share does not have is not counted."""
+        with self._lock:
+            count = min(count, self._shares[share])
+            self._shares[share] -= count
+            if not self._shares[share]:
+                del self._shares[share]
+            wake = self._less(count)
+        if wake is not None:
+            wake()
+
+    def forget(self, share: Hashable) -> None:
+        """Whoever had it is gone."""
+        with self._lock:
+            wake = self._less(self._shares.pop(share, 0))
+        if wake is not None:
+            wake()
+
+    def _less(self, count: int) -> Callable[[], None] | None:
+        self._under_way -= count
+        if self._wake is None or self._under_way > self.most // 2:
+            return None
+        wake, self._wake = self._wake, None
+        return wake
+
+
+__all__ = ["Flow"]

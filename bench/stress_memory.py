@@ -1,0 +1,150 @@
+"""N sessions times M turns on the in-process transport, held against the journal by a checker that shares nothing with
+the runtime; a report and a chart of latency and CPU over the number of sessions. Ends with 1 where the checker finds
+anything. Usage: python bench/stress_memory.py [--sessions 1,10,100,1000] [--turns 10] [--out stress-report]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import resource
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from _report import percentile, show
+
+from lastword import AsyncRuntime, Limits
+from lastword.runtime.testing.memory import memory_edge
+from lastword.transports.memory import MemoryWorld
+
+TURN_S = 120.0
+NOT_THE_END = "not the end"
+COLUMNS = ["sessions", "turns", "early", "missing", "double", "wrong", "p50 ms", "p90 ms", "p99 ms", "max ms"]
+COLUMNS += ["turns/s", "CPU ms/turn", "peak RSS MiB", "threads before", "threads after", "fds before", "fds after"]
+
+
+def answer_to(prompt: str) -> str:
+    return f"the answer to {prompt}"
+
+
+def check(journal: Path, wanted: Counter[str]) -> tuple[int, int, int, int]:
+    """Early, missing, double, wrong: every text that was sent has one completion, with the answer of its own text."""
+    db = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
+    try:
+        texts = dict(db.execute("SELECT turn_id, json_extract(body, '$.text') FROM message WHERE turn_id IS NOT NULL"))
+        events = db.execute("SELECT turn_id, body FROM event WHERE type = 'unified_completion'").fetchall()
+    finally:
+        db.close()
+    ended: Counter[str] = Counter()
+    early = wrong = 0
+    for turn_id, body in events:
+        text = texts.get(turn_id, "")
+        ended[text] += 1
+        done = json.loads(body)
+        done = done.get("completion", done)
+        early += done.get("answer") == NOT_THE_END
+        wrong += done.get("status") != "completed" or done.get("answer") != answer_to(text)
+    missing = sum((wanted - ended).values())
+    return early, missing, sum((ended - wanted).values()), wrong
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def load(folder: Path, sessions: int, turns: int) -> list[object]:
+    world = MemoryWorld(respond=answer_to)
+    world.on_turn = lambda cli, _: cli.say(NOT_THE_END)
+    spent: list[float] = []
+    wanted: Counter[str] = Counter()
+    threads, fds = threading.active_count(), descriptors()
+    limits = Limits(sessions_max=sessions + 1, journal_behind_max=1_000_000)
+    async with AsyncRuntime.open(folder, edge=memory_edge(world), durability="process", limits=limits) as runtime:
+        opened = [await runtime.session("memory") for _ in range(sessions)]
+
+        async def work(number: int, session: Any) -> None:
+            for turn in range(turns):
+                text = f"{number}.{turn}"
+                wanted[text] += 1
+                began = time.perf_counter()
+                try:
+                    await asyncio.wait_for(session.run(text), TURN_S)
+                except Exception as error:
+                    print(f"{text}: {type(error).__name__}: {error}", flush=True)
+                spent.append((time.perf_counter() - began) * 1e3)
+
+        began, cpu = time.perf_counter(), time.process_time()
+        jobs = asyncio.gather(*(work(number, session) for number, session in enumerate(opened)))
+        while not jobs.done():
+            await asyncio.wait({jobs}, timeout=5)
+            print(f"  {sessions} sessions: {len(spent)} of {sessions * turns} turns", file=sys.stderr, flush=True)
+        await jobs
+        wall_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu
+    after = [threading.active_count(), descriptors()]
+    tail = [percentile(spent, share) for share in (0.5, 0.9, 0.99)]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures = [*tail, max(spent), round(len(spent) / wall_s), cpu_s / len(spent) * 1e3, round(peak)]
+    found = check(folder / "journal.db", wanted)
+    return [sessions, len(spent), *found, *figures, threads, after[0], fds, after[1]]
+
+
+def chart(rows: list[list[Any]]) -> str:
+    """An SVG, both axes logarithmic: milliseconds over sessions."""
+    lines = {"p50 ms": "#1f77b4", "p99 ms": "#d62728", "CPU ms/turn": "#2ca02c"}
+    values = [max(row[COLUMNS.index(name)], 1e-3) for row in rows for name in lines]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
+    most = max(1.0, math.log10(rows[-1][0]))
+
+    def at(sessions: float, value: float) -> tuple[float, float]:
+        share = (math.log10(max(value, 1e-3)) - low) / max(1, high - low)
+        return 70 + 480 * math.log10(sessions) / most, 330 - 290 * share
+
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="720" height="390" font-family="sans-serif" font-size="12">']
+    out.append('<rect width="720" height="390" fill="white"/>')
+    for power in range(low, high + 1):
+        _, y = at(1, 10**power)
+        out.append(
+            f'<path d="M70 {y:.0f}H550" stroke="#ddd"/><text x="62" y="{y + 4:.0f}" text-anchor="end">{10**power:g}</text>'
+        )
+    for row in rows:
+        x, _ = at(row[0], 1)
+        out.append(f'<text x="{x:.0f}" y="348" text-anchor="middle">{row[0]}</text>')
+    for place, (name, colour) in enumerate(lines.items()):
+        points = [at(row[0], row[COLUMNS.index(name)]) for row in rows]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+        out.append(f'<text x="570" y="{60 + 20 * place}" fill="{colour}">{name}</text>')
+    out.append('<text x="310" y="375" text-anchor="middle">sessions at the same time</text>')
+    out.append('<text x="18" y="185" transform="rotate(-90 18 185)" text-anchor="middle">milliseconds</text></svg>')
+    return "\n".join(out)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--sessions", default="1,10,100,1000")
+    parser.add_argument("--turns", type=int, default=10, help="of each session")
+    parser.add_argument("--out", default="stress-report", help="folder of report.json and latency.svg")
+    args = parser.parse_args()
+    rows = []
+    for sessions in map(int, args.sessions.split(",")):
+        with tempfile.TemporaryDirectory(prefix="lastword-stress-") as name:
+            rows.append(asyncio.run(load(Path(name), sessions, args.turns)))
+    show("In-process sessions, all at the same time", COLUMNS, rows)
+    out = Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "report.json").write_text(json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=1))
+    (out / "latency.svg").write_text(chart(rows))
+    return int(any(any(row[2:6]) for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
