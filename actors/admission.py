@@ -136,6 +136,7 @@ class Admission:
         session_id, now, mono_s = session.record.row.session_id, session.clock.wall(), session.clock.monotonic()
         message_id = submit.message_id or mint_message(now, session.deps.entropy(ENTROPY_BYTES))
         turn_id = session.new_turn_id() if starts_turn else None
+        session.belongs_to(turn_id or message_id)
         deadline_at = now + submit.deadline_s if submit.deadline_s is not None else None
         row = MessageRow(
             message_id=message_id,

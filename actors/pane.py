@@ -200,7 +200,7 @@ class PaneActor(Actor):
     def _open(self, message: Open) -> None:
         self._begin(message.epoch, message.request)
         self._opening = True
-        epoch, ref = self._epoch, self.ref
+        epoch, ref = self._epoch, self.answers
         self._transport.open(
             message.name,
             message.recipe.argv,
@@ -252,7 +252,7 @@ class PaneActor(Actor):
 
     def _close(self, grace_s: float) -> None:
         self._closing = grace_s
-        epoch, ref = self._epoch, self.ref
+        epoch, ref = self._epoch, self.answers
         if self._opening:
             pass  # closed as soon as it is open: nothing may come up behind our back
         elif self._endpoint is None:
@@ -334,17 +334,17 @@ class PaneActor(Actor):
 
     def _look(self, number: int) -> None:
         self.cancel_timer("look")
-        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
         if endpoint is not None:
             endpoint.look(lambda result: ref.tell(_Looked(number, result, epoch)))
 
     def _paste(self, data: bytes) -> None:
-        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
         if endpoint is not None:
             endpoint.paste(data, lambda error: ref.tell(_Pasted(error is None, epoch)))
 
     def _press(self, press: core.Press) -> None:
-        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
         if endpoint is None:
             return
 

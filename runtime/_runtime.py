@@ -143,6 +143,7 @@ class Runtime:
         self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer, simulation=simulation)
         self._entropy: Callable[[int], bytes] = os.urandom if simulation is None else simulation.entropy
         self._hub = Hub(journal)
+        self._hub.tracer = tracer
         self._commits_left = 0
         self._writer = self._system.spawn(
             JournalActor,
