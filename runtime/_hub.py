@@ -32,9 +32,10 @@ from typing import Final, Self, TypeVar
 from lastword.actors.core.errors import JournalError, UsageError
 from lastword.actors.core.events import CompletionReached, Event, SessionClosed
 from lastword.actors.core.ids import SessionId
+from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Journal
 from lastword.actors.system.envelope import next_number
-from lastword.actors.system.tracing import Delivered, Tracer
+from lastword.actors.system.tracing import RETURNED, Delivered, Tracer
 from lastword.runtime._home import check_home
 
 RING_EVENTS_MAX: Final = 128
@@ -113,11 +114,14 @@ class _Channel:
 def _trace(tracer: Tracer, event: Event) -> None:
     record = Delivered(next_number(), event.turn_id, event.type, event.session_id, event.seq, time.perf_counter_ns())
     if isinstance(event.body, CompletionReached):
-        record.delivered_at = time.time()
-        times = event.body.completion.times
-        record.accepted_at = times.accepted_at
-        record.terminal_seen_at, record.committed_at = times.terminal_seen_at, times.committed_at
+        _stamp(record, event.body.completion)
     tracer.handled(record)
+
+
+def _stamp(record: Delivered, completion: Completion) -> None:
+    record.delivered_at, times = time.time(), completion.times
+    record.accepted_at = times.accepted_at
+    record.terminal_seen_at, record.committed_at = times.terminal_seen_at, times.committed_at
 
 
 class Hub:
@@ -185,6 +189,15 @@ class Hub:
         tap = AsyncSubscription(self, session_id, after, asyncio.get_running_loop())
         self._attach(tap, look=False)
         return tap
+
+    def returned(self, completion: Completion) -> Completion:
+        """It is handed to a caller that waited for it alone: so it is traced; and given back."""
+        if self.tracer is not None:
+            now_ns = time.perf_counter_ns()
+            record = Delivered(next_number(), completion.turn_id, RETURNED, completion.session_id, 0, now_ns)
+            _stamp(record, completion)
+            self.tracer.handled(record)
+        return completion
 
     def close(self) -> None:
         """End every subscription; those that wait are woken. Idempotent."""

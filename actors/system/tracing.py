@@ -35,9 +35,13 @@ CLOSE_MAX_S = 5.0
 PARTS_MAX = 3
 """Names of parts told with a message's."""
 
+RETURNED = "run"
+"""The event's name where it was no event: a call that waited for the completion returned."""
+
 FORMAT = 1
 """Of the file; a reader refuses a newer one."""
 
+_PROCESS = os.urandom(8).hex()
 _parts_of: dict[type, str] = {}
 
 
@@ -123,10 +127,12 @@ class Head(msgspec.Struct, gc=False, tag_field="type", tag="trace"):
     """The first line of each host's part of a file.
 
     Attributes:
+        process: a word of its own for each process: ids are unique in it.
         wall_s, at_ns: the same moment, in Unix seconds and by the clock of the records.
     """
 
     format: int
+    process: str
     pid: int
     wall_s: float
     at_ns: int
@@ -184,7 +190,7 @@ class JsonlTracer:
         self._wake = threading.Event()
         self._encoder = msgspec.json.Encoder()
         self._thread = threading.Thread(target=self._run, name="lastword-tracer", daemon=True)
-        self._append([Head(FORMAT, os.getpid(), time.time(), time.perf_counter_ns())])
+        self._append([Head(FORMAT, _PROCESS, os.getpid(), time.time(), time.perf_counter_ns())])
         self._thread.start()
 
     @property
