@@ -309,8 +309,11 @@ class PaneActor(Actor):
                 case core.LookIn():
                     self.after(effect.delay_s, _LookDue(self._epoch), key="look")
                 case core.Paste():
+                    self._for_the_first()
                     self._paste(effect.data)
                 case core.Press():
+                    if effect.what == "enter":
+                        self._for_the_first()
                     self._press(effect)
                 case (
                     core.Submitted()
@@ -331,6 +334,12 @@ class PaneActor(Actor):
                     self._report(Said(epoch=self._epoch, report=effect, at=self.clock.wall()))
                 case _:
                     assert_never(effect)
+
+    def _for_the_first(self) -> None:
+        """What is done at the pane now is done for the text whose turn it is, whatever woke us."""
+        if self._core.jobs:
+            job = self._core.jobs[0]
+            self.belongs_to(job.turn_id or job.message_id)
 
     def _look(self, number: int) -> None:
         self.cancel_timer("look")

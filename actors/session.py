@@ -271,7 +271,7 @@ class SessionActor(Actor):
 
     def deliver(self, pending: core.Pending, *, uncertain: bool) -> None:
         """Hand it to the pane; ``uncertain``: an earlier life may have typed it."""
-        self.belongs_to(pending.turn_id or pending.message_id)
+        self.belongs_to(self.book.trace_of(pending.message_id))
         row = self.book.rows.get(pending.message_id)
         job = typing_core.Job(
             message_id=pending.message_id,

@@ -16,7 +16,12 @@ from lastword.runtime._trace import COMPLETION, Step, Trace
 
 SUBMITTED = "Said(Submitted)"
 """What the actor at the CLI reports once the text is with it."""
+DELIVER = "Deliver"
+"""What hands the text to that actor."""
+TELL = "Tell("
+"""What tells a turn of facts."""
 CLI_WORKS = "the CLI works"
+CLI_GETS_READY = "the CLI gets ready"
 
 PieceKind = Literal["wait", "handling", "outside"]
 
@@ -89,18 +94,17 @@ def critical_path(trace: Trace, turn: str) -> CriticalPath | None:
     if end is None:
         return None
     settling = _chain(trace, end)
-    woken, delivery = settling[0].enqueued_ns, _delivery(trace, steps, settling[0])
-    pieces = []
-    if delivery:
-        submitted = _submitted(delivery[-1], woken)
-        pieces = _pieces(delivery, submitted)
+    pieces, submitted = _delivery(trace, steps, settling)
+    settling = [step for step in settling if step.enqueued_ns >= submitted]
+    woken = settling[0].enqueued_ns
+    if pieces:
         pieces.append(Piece(kind="outside", begin_ns=submitted, end_ns=woken, what=CLI_WORKS))
     pieces += _pieces(settling, end.ended_ns)
-    first = delivery[0] if delivery else settling[0]
-    seen = [step for step in settling if step.turn == turn and step.message.startswith("Tell(")]
+    first = pieces[0].step
+    seen = [step for step in settling if step.turn == turn and step.message.startswith(TELL)]
     return CriticalPath(
         turn=turn,
-        whole=first.message == "Submit",
+        whole=first is not None and first.message == "Submit",
         pieces=tuple(piece for piece in pieces if piece.ns or piece.step is not None),
         woken_ns=woken,
         seen_ns=seen[-1].started_ns if seen else None,
@@ -127,26 +131,34 @@ def _chain(trace: Trace, last: Step) -> list[Step]:
     return chain[::-1]
 
 
-def _delivery(trace: Trace, steps: list[Step], woken: Step) -> list[Step]:
-    """The chain from the host's call to the text with the CLI, where what woke us is not its consequence."""
-    if woken.turn == steps[0].turn and woken.message == "Submit":
-        return []
-    before = [
-        step
-        for step in steps
-        if step.kind == "hop" and step.key[0] == woken.key[0] and step.enqueued_ns <= woken.enqueued_ns
+def _delivery(trace: Trace, steps: list[Step], settling: list[Step]) -> tuple[list[Piece], int]:
+    """From the host's call to the text with the CLI, and when that was; nothing where the path to the end begins with
+    that call anyway, or where the file does not tell it.
+    """
+    woken = settling[0]
+    before = [step for step in steps if step.kind == "hop" and step.key[0] == woken.key[0]]
+    if woken.message == "Submit" or not before:
+        return [], 0
+    seen = next((step for step in reversed(settling) if step.message.startswith(TELL)), settling[-1]).enqueued_ns
+    told = [step for step in before if step.message == SUBMITTED and step.enqueued_ns <= seen]
+    typed = _chain(trace, told[-1]) if told else []
+    if typed and typed[0].message == "Submit":
+        return _pieces(typed, typed[-1].enqueued_ns), typed[-1].enqueued_ns
+    begun = typed[-1].enqueued_ns if typed else seen
+    handed = [
+        chain for step in before if step.started_ns <= begun and (chain := _chain(trace, step))[0].message == "Submit"
     ]
-    told = [step for step in before if step.message == SUBMITTED] or [
-        step for step in before if step.started_ns <= woken.enqueued_ns
-    ]
-    chains = [_chain(trace, step) for step in told]
-    sent = [chain for chain in chains if chain[0].message == "Submit"]
-    return max(sent, key=lambda chain: chain[-1].started_ns, default=[])
-
-
-def _submitted(last: Step, woken_ns: int) -> int:
-    """When the CLI had the text."""
-    return last.enqueued_ns if last.message == SUBMITTED else min(last.ended_ns, woken_ns)
+    sent = max(handed, key=lambda chain: (chain[-1].message == DELIVER, chain[-1].started_ns), default=[])
+    if not sent:
+        return [], 0
+    cut = min(sent[-1].ended_ns, begun)
+    pieces = _pieces(sent, cut)
+    typed = [step for step in typed if step.enqueued_ns >= cut]
+    if typed:  # the text waited at the CLI, and something else than the call had it typed: the CLI got ready
+        pieces.append(Piece(kind="outside", begin_ns=cut, end_ns=typed[0].enqueued_ns, what=CLI_GETS_READY))
+        pieces += _pieces(typed, typed[-1].enqueued_ns)
+        cut = typed[-1].enqueued_ns
+    return pieces, cut
 
 
 def _pieces(chain: list[Step], until_ns: int) -> list[Piece]:

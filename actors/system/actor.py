@@ -108,12 +108,14 @@ class Actor(pykka.Actor):
             return cell.ref
         return Link(cell.ref, envelope.trace, envelope.number)
 
-    def belongs_to(self, trace: str) -> None:
+    def belongs_to(self, trace: str, *, surely: bool = False) -> None:
         """What is told from here on, to the end of this message's handling, belongs to that trace, and so does the
-        message itself where it belonged to none by name. Does nothing where nothing is traced.
+        message itself where it belonged to none by name, or ``surely``. Does nothing where nothing is traced.
         """
         if self._cell.system.tracer is not None and (envelope := self._cell.mailbox.current) is not None:
             envelope.trace = trace
+            if surely:
+                envelope.about = trace
 
     def in_hand(self) -> tuple[int | str, int]:
         """Trace and number of the message in hand; zeros outside of handlers."""
@@ -204,7 +206,9 @@ class Actor(pykka.Actor):
             raised = True
             return cell.handler_raised(error, message)
         finally:
-            if trace.__class__ is int:
+            if envelope.about is not None:
+                trace = envelope.about
+            elif trace.__class__ is int:
                 trace = envelope.trace  # named while it was handled
             sender = envelope.sender
             hop = Hop(

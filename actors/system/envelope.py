@@ -98,6 +98,7 @@ class Envelope(msgspec.Struct):
         causation: number of the envelope whose handler told this one; 0 from outside.
         enqueued_ns: ``perf_counter_ns`` when it was told.
         origin: what told it, where that was no handler; only where it is traced.
+        about: the trace that its handler found it to belong to, whatever trace brought it.
     """
 
     message: Any
@@ -108,6 +109,7 @@ class Envelope(msgspec.Struct):
     number: int
     enqueued_ns: int
     origin: str | None = None
+    about: str | None = None
 
 
 def trace_text(trace: int | str) -> str:
