@@ -112,7 +112,7 @@ def read_trace(path: Path) -> Trace:
     trace = Trace(steps={}, heads={})
     found: list[Step] = []
     deliveries: list[tuple[Step, Delivered]] = []
-    bound: dict[tuple[str, str], str] = {}
+    bound: dict[tuple[str, str | int], str] = {}
     holds: dict[tuple[str, str, int], Step] = {}
     process = ""
     for line in lines:
@@ -141,7 +141,7 @@ def read_trace(path: Path) -> Trace:
                 found.append(step)
                 deliveries.append((step, record))
             case Bound():
-                bound[process, record.message_id] = record.trace
+                bound[process, record.message_id or record.hop] = record.trace
             case Lost():
                 trace.lost += record.count
     if not trace.heads:
@@ -214,11 +214,11 @@ def _tie(
     found: list[Step],
     deliveries: list[tuple[Step, Delivered]],
     holds: dict[tuple[str, str, int], Step],
-    bound: dict[tuple[str, str], str],
+    bound: dict[tuple[str, str | int], str],
 ) -> None:
     for step in found:
-        if step.turn is not None:
-            step.turn = bound.get((step.key[0], step.turn), step.turn)
+        named = bound.get(step.key, step.turn)  # a hop by its number; what it is named may be a message, bound in turn
+        step.turn = bound.get((step.key[0], named), named) if named is not None else None
     finished = {(step.key[0], step.turn): step for step in found if step.message == "TurnFinished"}
     for step, record in deliveries:
         if record.event == RETURNED:

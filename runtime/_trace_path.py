@@ -20,6 +20,7 @@ DELIVER = "Deliver"
 """What hands the text to that actor."""
 TELL = "Tell("
 """What tells a turn of facts."""
+TURN_BEFORE = "the turn before it ends"
 CLI_WORKS = "the CLI works"
 CLI_GETS_READY = "the CLI gets ready"
 
@@ -93,7 +94,7 @@ def critical_path(trace: Trace, turn: str) -> CriticalPath | None:
     end = _end(steps)
     if end is None:
         return None
-    settling = _chain(trace, end)
+    settling = _own_chain(trace, end, steps)
     pieces, submitted = _delivery(trace, steps, settling)
     settling = [step for step in settling if step.enqueued_ns >= submitted]
     woken = settling[0].enqueued_ns
@@ -131,6 +132,19 @@ def _chain(trace: Trace, last: Step) -> list[Step]:
     return chain[::-1]
 
 
+def _own_chain(trace: Trace, last: Step, steps: list[Step]) -> list[Step]:
+    """The chain without what belongs to other turns: those had to end first, or happened to wake somebody. Where one
+    made the host's call wait, the chain goes on from that call.
+    """
+    chain = _chain(trace, last)
+    foreign = [number for number, step in enumerate(chain) if step.turn not in (None, last.turn)]
+    chain = chain[foreign[-1] + 1 :] if foreign else chain
+    if foreign and chain[0].message == "Commit":
+        called = [step for step in steps if step.message == "Submit" and step.ended_ns <= chain[0].enqueued_ns]
+        chain = [*called[-1:], *chain]
+    return chain
+
+
 def _delivery(trace: Trace, steps: list[Step], settling: list[Step]) -> tuple[list[Piece], int]:
     """From the host's call to the text with the CLI, and when that was; nothing where the path to the end begins with
     that call anyway, or where the file does not tell it.
@@ -141,13 +155,12 @@ def _delivery(trace: Trace, steps: list[Step], settling: list[Step]) -> tuple[li
         return [], 0
     seen = next((step for step in reversed(settling) if step.message.startswith(TELL)), settling[-1]).enqueued_ns
     told = [step for step in before if step.message == SUBMITTED and step.enqueued_ns <= seen]
-    typed = _chain(trace, told[-1]) if told else []
+    typed = _own_chain(trace, told[-1], steps) if told else []
     if typed and typed[0].message == "Submit":
         return _pieces(typed, typed[-1].enqueued_ns), typed[-1].enqueued_ns
     begun = typed[-1].enqueued_ns if typed else seen
-    handed = [
-        chain for step in before if step.started_ns <= begun and (chain := _chain(trace, step))[0].message == "Submit"
-    ]
+    handed = [_own_chain(trace, step, steps) for step in before if step.started_ns <= begun]
+    handed = [chain for chain in handed if chain[0].message == "Submit"]
     sent = max(handed, key=lambda chain: (chain[-1].message == DELIVER, chain[-1].started_ns), default=[])
     if not sent:
         return [], 0
@@ -173,6 +186,8 @@ def _pieces(chain: list[Step], until_ns: int) -> list[Piece]:
         pieces.append(Piece(kind="handling", begin_ns=pieces[-1].end_ns, end_ns=handled_ns, step=step))
         if next_ns > handled_ns:
             what = (after.origin or after.sender if after is not None else "") or ""
+            if step.message == "Submit":
+                what = TURN_BEFORE  # all else is told while a call is handled
             pieces.append(Piece(kind="outside", begin_ns=handled_ns, end_ns=next_ns, what=what))
     return pieces
 

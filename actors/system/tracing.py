@@ -110,11 +110,12 @@ class Delivered(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", 
     committed_at: float | None = None
 
 
-class Bound(msgspec.Struct, gc=False, tag_field="type", tag="bound"):
-    """What was traced under the message's id belongs to that turn."""
+class Bound(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="bound"):
+    """What was traced under the message's id, or was brought by that hop, belongs to that trace."""
 
     trace: str
-    message_id: str
+    message_id: str | None = None
+    hop: int = 0
 
 
 class Lost(msgspec.Struct, gc=False, tag_field="type", tag="lost"):
