@@ -22,6 +22,7 @@ from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.replies import fail, resolve
 from lastword.actors.session_commands import MessageDeadline, Submit, SwitchTo
 from lastword.actors.session_messages import undelivered
+from lastword.actors.system.tracing import Bound
 
 if TYPE_CHECKING:
     from lastword.actors.session import SessionActor
@@ -50,6 +51,8 @@ class Admission:
         self._session = session
         self._accepting: dict[int, Accepting] = {}
         self._parked: list[Submit | SwitchTo] = []
+        self._parked_by: dict[int, int] = {}
+        """Where it is traced: which hop brought those."""
         self._twins: dict[MessageId, list[Submit]] = {}
 
     @property
@@ -75,6 +78,8 @@ class Admission:
                 self._refuse(submit, overloaded(f"{limits.calls_max} messages wait for the end of the turn before"))
             else:
                 self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
+                if session.system.tracer is not None:
+                    self._parked_by.setdefault(id(submit), session.in_hand()[1])
             return
         provider = session.record.row.provider
         if not submit.text.strip():
@@ -116,6 +121,8 @@ class Admission:
                 self.switch(waiting)
             else:
                 self.submit(waiting)
+        if not self._parked:
+            self._parked_by.clear()
 
     def escape(self, text: str) -> TypedText | Refused:
         """The adapter's rule; a text that it stumbles over is refused, and costs the session nothing."""
@@ -149,6 +156,9 @@ class Admission:
         session_id, now, mono_s = session.record.row.session_id, session.clock.wall(), session.clock.monotonic()
         message_id = submit.message_id or mint_message(now, session.deps.entropy(ENTROPY_BYTES))
         turn_id = session.new_turn_id() if starts_turn else None
+        session.belongs_to(turn_id or message_id)
+        if (hop := self._parked_by.pop(id(submit), None)) is not None:
+            session.note(Bound(turn_id or message_id, hop=hop))
         deadline_at = now + submit.deadline_s if submit.deadline_s is not None else None
         row = MessageRow(
             message_id=message_id,

@@ -254,13 +254,13 @@ class ApiActor(Actor):
 
     def _ask(self, number: int) -> None:
         assert self._request is not None
-        ref = self.ref
+        ref = self.answers
         body = self._adapter.body(self._request, self._agent.lines, self._transport.tools)
         asking = self._transport.ask(self._adapter.service, body, lambda word: ref.tell(_Heard(number, word)))
         self._asking = (number, asking)
 
     def _run(self, run: RunTool) -> None:
-        ref, turn, key = self.ref, run.turn, run.call.key
+        ref, turn, key = self.answers, run.turn, run.call.key
         self._calling[key] = self._transport.call(
             run.call, self._session_id, lambda result: ref.tell(_ToolEnded(turn, key, result))
         )

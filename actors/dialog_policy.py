@@ -45,7 +45,7 @@ class PolicyRoom:
         if ask is None or session.closing:
             return
         self._number += 1
-        number, ref = self._number, session.ref
+        number, ref = self._number, session.answers
         self._asked = _Asked(number, dialog)
         session.after(POLICY_S, PolicyTimedOut(number=number), key="policy")
 

@@ -7,7 +7,7 @@ not know which.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -124,6 +124,8 @@ class OpenFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened on the way to the CLI; ``at`` is the Unix time of it."""
+
+    TRACED_BY: ClassVar[str] = "report"
 
     epoch: int
     report: TalkReport | LoopReport

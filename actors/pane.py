@@ -200,7 +200,7 @@ class PaneActor(Actor):
     def _open(self, message: Open) -> None:
         self._begin(message.epoch, message.request)
         self._opening = True
-        epoch, ref = self._epoch, self.ref
+        epoch, ref = self._epoch, self.answers
         self._transport.open(
             message.name,
             message.recipe.argv,
@@ -252,7 +252,7 @@ class PaneActor(Actor):
 
     def _close(self, grace_s: float) -> None:
         self._closing = grace_s
-        epoch, ref = self._epoch, self.ref
+        epoch, ref = self._epoch, self.answers
         if self._opening:
             pass  # closed as soon as it is open: nothing may come up behind our back
         elif self._endpoint is None:
@@ -309,8 +309,11 @@ class PaneActor(Actor):
                 case core.LookIn():
                     self.after(effect.delay_s, _LookDue(self._epoch), key="look")
                 case core.Paste():
+                    self._for_the_first()
                     self._paste(effect.data)
                 case core.Press():
+                    if effect.what == "enter":
+                        self._for_the_first()
                     self._press(effect)
                 case (
                     core.Submitted()
@@ -332,19 +335,25 @@ class PaneActor(Actor):
                 case _:
                     assert_never(effect)
 
+    def _for_the_first(self) -> None:
+        """What is done at the pane now is done for the text whose turn it is, whatever woke us."""
+        if self._core.jobs:
+            job = self._core.jobs[0]
+            self.belongs_to(job.turn_id or job.message_id)
+
     def _look(self, number: int) -> None:
         self.cancel_timer("look")
-        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
         if endpoint is not None:
             endpoint.look(lambda result: ref.tell(_Looked(number, result, epoch)))
 
     def _paste(self, data: bytes) -> None:
-        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
         if endpoint is not None:
             endpoint.paste(data, lambda error: ref.tell(_Pasted(error is None, epoch)))
 
     def _press(self, press: core.Press) -> None:
-        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
         if endpoint is None:
             return
 

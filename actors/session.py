@@ -24,7 +24,7 @@ from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import LaunchRequest
 from lastword.actors.core.errors import JournalError, RejectedError
 from lastword.actors.core.facts import CliStatusSeen, RecordExhausted
-from lastword.actors.core.ids import ENTROPY_BYTES, TurnId, mint_turn
+from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_turn
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import MessageRow, SessionRow
 from lastword.actors.core.snapshot import Snapshot
@@ -62,6 +62,7 @@ from lastword.actors.system.actor import Actor
 from lastword.actors.system.flow import Flow
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.supervision import ChildFailed
+from lastword.actors.system.tracing import Bound
 
 END_GRACE_S = 3.0
 """How long a CLI that ignores interrupts gets between the gentle signal and the hard one."""
@@ -277,6 +278,7 @@ class SessionActor(Actor):
 
     def deliver(self, pending: core.Pending, *, uncertain: bool) -> None:
         """Hand it to the pane; ``uncertain``: an earlier life may have typed it."""
+        self.belongs_to(self.book.trace_of(pending.message_id))
         row = self.book.rows.get(pending.message_id)
         job = typing_core.Job(
             message_id=pending.message_id,
@@ -469,9 +471,12 @@ class SessionActor(Actor):
             match effect:
                 case core.OpenTurn():
                     begin.append((self._turn_of(effect), effect))
+                    if effect.message_id is not None:
+                        self._trace_binding(effect.turn_id, effect.message_id)
                     self.book.bind(rows, effect.message_id, effect.turn_id, "bound")
                 case core.ToTurn():
                     if isinstance(effect.event, turn_core.Joined):
+                        self._trace_binding(effect.turn_id, effect.event.message_id)
                         self.book.bind(rows, effect.event.message_id, effect.turn_id, "joined")
                     elif isinstance(effect.event, turn_core.Bound | turn_core.Adopted):
                         open_turn = self.turns.get(effect.turn_id)
@@ -512,6 +517,10 @@ class SessionActor(Actor):
             action()
         self._watch_settling()
         self.stalls.follow()
+
+    def _trace_binding(self, turn_id: TurnId, message_id: MessageId) -> None:
+        if self.system.tracer is not None:
+            self.note(Bound(turn_id, message_id))
 
     def _turn_of(self, opened: core.OpenTurn) -> turn_core.Turn:
         message = self.book.rows.get(opened.message_id) if opened.message_id is not None else None

@@ -447,6 +447,7 @@ class Cli:
         if unplaced and cli_names_itself(session.deps.adapter):
             session.watcher.tell(FileChangedHint(path="submitted"))  # the record may begin now, under a name of its own
         pending = session.core.pending.get(report.message_id)
+        session.belongs_to(session.book.trace_of(report.message_id), surely=True)
         rows: Rows = {}
         drafts: tuple[events.Draft, ...] = ()
         if pending is not None:

@@ -54,6 +54,11 @@ class MessageBook:
         """The newest that is known of it."""
         return self.rows.get(row.message_id) or self._undelivered.get(row.message_id) or row
 
+    def trace_of(self, message_id: MessageId) -> str:
+        """What it is traced under: its turn, as far as it has one."""
+        row = self.rows.get(message_id)
+        return (row.turn_id if row is not None else None) or message_id
+
     def drop(self, message_id: MessageId) -> None:
         """It was never accepted."""
         self.rows.pop(message_id, None)

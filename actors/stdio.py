@@ -258,7 +258,7 @@ class StdioActor(Actor):
         self._begin(message.epoch, message.request, message.name)
         self._talk = self._adapter.talk(message.request)
         self._opening = True
-        epoch, ref = self._epoch, self.ref
+        epoch, ref = self._epoch, self.answers
         self._transport.open(
             message.name,
             message.recipe.argv,
@@ -314,7 +314,7 @@ class StdioActor(Actor):
 
     def _close(self, grace_s: float) -> None:
         self._closing = grace_s
-        epoch, ref = self._epoch, self.ref
+        epoch, ref = self._epoch, self.answers
         if self._opening:
             pass  # closed as soon as it is open: nothing may come up behind our back
         elif self._endpoint is None:
@@ -413,7 +413,7 @@ class StdioActor(Actor):
                     assert_never(effect)
 
     def _write(self, write: Write) -> None:
-        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
         if endpoint is None:
             return  # it is gone: what was to be said is the next one's
         number = next(self._numbers)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 import msgspec
 
@@ -79,6 +79,8 @@ class FactsRead(msgspec.Struct, frozen=True, kw_only=True):
     """To the session. ``cursor`` where reading could resume behind these facts without any state; ``read_to``: bytes of
     ``path`` that were read.
     """
+
+    TRACED_BY: ClassVar[str] = "facts"
 
     epoch: int
     facts: tuple[Fact | core_turn.Superseded, ...]

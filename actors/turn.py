@@ -5,7 +5,7 @@ It takes one terminal fact, has it committed, tells its session, and stops. It d
 
 from __future__ import annotations
 
-from typing import TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 import msgspec
 
@@ -23,6 +23,8 @@ from lastword.actors.system.ref import Ref
 
 class Tell(msgspec.Struct, frozen=True, kw_only=True):
     """Events for the turn, in order; handled as one, so that they are committed together."""
+
+    TRACED_BY: ClassVar[str] = "events"
 
     turn_id: TurnId
     events: tuple[core.TurnEvent, ...]
@@ -83,6 +85,7 @@ class TurnActor(Actor):
 
     def __init__(self, journal: Ref, turn: core.Turn, flow: Flow) -> None:
         super().__init__()
+        self.lives_in(turn.turn_id)
         self._turn = turn
         self._journal = journal
         self._flow = flow

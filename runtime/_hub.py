@@ -30,9 +30,12 @@ from itertools import islice
 from typing import Final, Self, TypeVar
 
 from lastword.actors.core.errors import JournalError, UsageError
-from lastword.actors.core.events import Event, SessionClosed
+from lastword.actors.core.events import CompletionReached, Event, SessionClosed
 from lastword.actors.core.ids import SessionId
+from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Journal
+from lastword.actors.system.envelope import next_number
+from lastword.actors.system.tracing import RETURNED, Delivered, Tracer
 from lastword.runtime._home import check_home
 
 RING_EVENTS_MAX: Final = 128
@@ -108,6 +111,19 @@ class _Channel:
         return [tap for _, tap in pairs]
 
 
+def _trace(tracer: Tracer, event: Event) -> None:
+    record = Delivered(next_number(), event.turn_id, event.type, event.session_id, event.seq, time.perf_counter_ns())
+    if isinstance(event.body, CompletionReached):
+        _stamp(record, event.body.completion)
+    tracer.handled(record)
+
+
+def _stamp(record: Delivered, completion: Completion) -> None:
+    record.delivered_at, times = time.time(), completion.times
+    record.accepted_at = times.accepted_at
+    record.terminal_seen_at, record.committed_at = times.terminal_seen_at, times.committed_at
+
+
 class Hub:
     """Tells subscribers what was committed. ``publish`` is for the journal's writer; the rest for any thread."""
 
@@ -120,6 +136,8 @@ class Hub:
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
         self._pid = os.getpid()
+        self.tracer: Tracer | None = None
+        """Told of each event that a subscriber has taken."""
 
     def check_home(self) -> None:
         """Refuse to serve a process that was forked off this one: nobody would ever wake it."""
@@ -171,6 +189,15 @@ class Hub:
         tap = AsyncSubscription(self, session_id, after, asyncio.get_running_loop())
         self._attach(tap, look=False)
         return tap
+
+    def returned(self, completion: Completion) -> Completion:
+        """It is handed to a caller that waited for it alone: so it is traced; and given back."""
+        if self.tracer is not None:
+            now_ns = time.perf_counter_ns()
+            record = Delivered(next_number(), completion.turn_id, RETURNED, completion.session_id, 0, now_ns)
+            _stamp(record, completion)
+            self.tracer.handled(record)
+        return completion
 
     def close(self) -> None:
         """End every subscription; those that wait are woken. Idempotent."""
@@ -368,6 +395,8 @@ class Subscription(_Tap):
             self._woken.clear()  # before looking: what comes after the look sets it again
             found = self._take()
             if isinstance(found, Event):
+                if self._hub.tracer is not None and found.seq:
+                    _trace(self._hub.tracer, found)
                 return found
             try:
                 if found is _Next.READ:
@@ -455,6 +484,8 @@ class AsyncSubscription(_Tap):
                     self._looked = True
                 found = self._take()
                 if isinstance(found, Event):
+                    if self._hub.tracer is not None and found.seq:
+                        _trace(self._hub.tracer, found)
                     return found
                 if found is _Next.READ:
                     self._ready.extend(await self._off_loop(self._read))

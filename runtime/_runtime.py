@@ -146,10 +146,11 @@ class Runtime:
         self._allow_uncertified = allow_uncertified
         self._tools = dict(tools or {})
         self._versions = preflight.Versions()
-        tracer = JsonlTracer(trace) if trace is not None else None
+        tracer = _open_trace(trace) if trace is not None else None
         self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer, simulation=simulation)
         self._entropy: Callable[[int], bytes] = os.urandom if simulation is None else simulation.entropy
         self._hub = Hub(journal)
+        self._hub.tracer = tracer
         self._commits_left = 0
         self._behind = Backlog()
         self._writer = self._system.spawn(
@@ -215,7 +216,8 @@ class Runtime:
             durability: ``power``: a completion that was told survives a power cut; ``process``: only a crash of
                 the process, 0.4 ms sooner.
             dispatcher: ``pooled`` (default) or ``pinned``: a thread per actor, for debugging.
-            trace: write who told whom what when to this JSONL file (no text of messages).
+            trace: write who told whom what when to this JSONL file (no text of messages); one that is there is added
+                to. ``lastword trace show`` and ``lastword trace convert`` read it.
             clock: the time, for tests.
             edge: the world of one transport, for tests and other transports.
             serve_socket: let other processes of this user reach the sessions here through ``host.sock`` in the
@@ -230,7 +232,8 @@ class Runtime:
                 a seed; needs an ``edge`` of the same kind.
 
         Raises:
-            UsageError: ``usage``: the policy is no plain function, a tool is none, or a limit.
+            UsageError: ``usage``: the policy is no plain function, a tool is none, or a limit; the trace file cannot be
+                written.
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
         """
         if dialog_policy is not None:
@@ -400,6 +403,7 @@ class Runtime:
         for edge in edges:
             edge.close(grace_s)
         report = self._system.shutdown(STOP_S)
+        self._hub.tracer = None  # it is closed
         self._hub.close()
         self._journal.close()
         return CloseReport(
@@ -707,6 +711,13 @@ def _end_at_exit(runtime: Runtime) -> None:
 
     atexit.register(end)
     weakref.finalize(runtime, atexit.unregister, end).atexit = False
+
+
+def _open_trace(path: Path) -> JsonlTracer:
+    try:
+        return JsonlTracer(path)
+    except OSError as error:
+        raise UsageError("usage", f"the trace file {path} cannot be written: {error.strerror}") from error
 
 
 class Guardian(Actor):

@@ -86,7 +86,7 @@ class Session:
         self._tell(submission, submission.reply)
         try:
             self._wait(submission.reply, ACK_S)
-            return self._wait(outcome)
+            return self._runtime._hub.returned(self._wait(outcome))  # noqa: SLF001
         except KeyboardInterrupt:
             self._abandon(submission)
             return self._wait(outcome)
@@ -231,7 +231,7 @@ class AsyncSession:
         session._tell(submission, submission.reply)  # noqa: SLF001
         try:
             await self._wait(submission.reply, ACK_S)
-            return await self._wait(outcome)
+            return session._runtime._hub.returned(await self._wait(outcome))  # noqa: SLF001
         except asyncio.CancelledError:
             session._abandon(submission)  # noqa: SLF001
             raise

@@ -7,7 +7,7 @@ it is spawned pinned. pykka's own ways in (``start``, proxies) are closed: an ac
 from __future__ import annotations
 
 from collections.abc import Hashable
-from time import perf_counter
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, final
 
 import pykka
@@ -15,13 +15,13 @@ import pykka
 from lastword.actors.core.errors import UsageError
 from lastword.actors.system.envelope import context, trace_text
 from lastword.actors.system.mailbox import STOP
+from lastword.actors.system.ref import Link, Ref
 from lastword.actors.system.supervision import ChildFailed
-from lastword.actors.system.tracing import Span, Tracer, ids_of
+from lastword.actors.system.tracing import Hop, Record, Tracer, kind_of
 
 if TYPE_CHECKING:
     from lastword.actors.system.cell import ActorTimer
     from lastword.actors.system.clock import Clock
-    from lastword.actors.system.ref import Ref
     from lastword.actors.system.system import ActorSystem
 
 
@@ -98,6 +98,40 @@ class Actor(pykka.Actor):
         envelope = self._cell.mailbox.current
         return trace_text(envelope.trace) if envelope is not None else ""
 
+    @property
+    def answers(self) -> Ref | Link:
+        """The own address for whoever answers the message in hand later, from outside or from another message's
+        handling: where it is traced, the answer is caused by this message. For one wish; take it in its handler.
+        """
+        cell = self._cell
+        if cell.system.tracer is None or (envelope := cell.mailbox.current) is None:
+            return cell.ref
+        return Link(cell.ref, envelope.trace, envelope.number)
+
+    def belongs_to(self, trace: str, *, surely: bool = False) -> None:
+        """What is told from here on, to the end of this message's handling, belongs to that trace, and so does the
+        message itself where it belonged to none by name, or ``surely``. Does nothing where nothing is traced.
+        """
+        if self._cell.system.tracer is not None and (envelope := self._cell.mailbox.current) is not None:
+            envelope.trace = trace
+            if surely:
+                envelope.about = trace
+
+    def in_hand(self) -> tuple[int | str, int]:
+        """Trace and number of the message in hand; zeros outside of handlers."""
+        envelope = self._cell.mailbox.current
+        return (envelope.trace, envelope.number) if envelope is not None else (0, 0)
+
+    def note(self, record: Record) -> None:
+        """Have the tracer take that, if there is one."""
+        tracer = self._cell.system.tracer
+        if tracer is not None:
+            self._cell.traced(tracer, record)
+
+    def lives_in(self, trace: str) -> None:
+        """All that this actor ever handles belongs to that trace."""
+        self._cell.trace = trace
+
     def spawn(self, actor_class: type[Actor], *args: Any, name: str, **kwargs: Any) -> Ref:
         """Make a child; arguments as ``ActorSystem.spawn``. It ends when this actor ends."""
         return self._cell.system.spawn(actor_class, *args, name=name, parent=self.ref, **kwargs)
@@ -159,30 +193,38 @@ class Actor(pykka.Actor):
     _handle_receive = on_receive  # spares each message pykka's four isinstance checks; works without it too
 
     def _traced(self, message: Any, tracer: Tracer) -> Any:
-        cell, envelope = self._cell, self._cell.mailbox.current
+        started_ns = perf_counter_ns()
+        cell = self._cell
+        envelope = cell.mailbox.current
         assert envelope is not None
-        outcome: Any = "ok"
-        at_wall_s, began_s = cell.system.clock.wall(), perf_counter()
+        if cell.trace is not None:
+            envelope.trace = cell.trace
+        trace, raised = envelope.trace, False
         try:
-            return self.child_failed(message) if isinstance(message, ChildFailed) else self.receive(message)
+            return self.child_failed(message) if message.__class__ is ChildFailed else self.receive(message)
         except BaseException as error:
-            outcome = "raised"
+            raised = True
             return cell.handler_raised(error, message)
         finally:
-            span = Span(
-                at_wall_s=at_wall_s,
-                sender=envelope.sender.name if envelope.sender is not None else None,
-                recipient=cell.ref.name,
-                message_type=type(message).__name__,
-                trace_id=trace_text(envelope.trace),
-                envelope_id=envelope.number,
-                causation_id=envelope.causation,
-                queue_wait_us=round((began_s - envelope.enqueued_s) * 1e6, 1),
-                handling_us=round((perf_counter() - began_s) * 1e6, 1),
-                outcome=outcome,
-                **ids_of(message),
+            if envelope.about is not None:
+                trace = envelope.about
+            elif trace.__class__ is int:
+                trace = envelope.trace  # named while it was handled
+            sender = envelope.sender
+            hop = Hop(
+                envelope.number,
+                envelope.causation,
+                trace if trace.__class__ is str else None,
+                sender.name if sender is not None else None,
+                cell.ref.name,
+                kind_of(message),
+                envelope.enqueued_ns,
+                started_ns,
+                perf_counter_ns(),
+                envelope.origin,
+                raised,
             )
-            cell.trace(tracer, span)
+            cell.traced(tracer, hop)
 
     @final
     def on_start(self) -> None:

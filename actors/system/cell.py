@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable
-from time import perf_counter
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from lastword.actors.core.errors import ActorError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lastword.actors.system.dispatcher import Dispatcher
     from lastword.actors.system.system import ActorSystem
     from lastword.actors.system.timers import TimerEntry
-    from lastword.actors.system.tracing import Span, Tracer
+    from lastword.actors.system.tracing import Record, Tracer
 
 CHILDREN_STOP_MAX_S: Final = 5.0
 """How long an ending actor waits for its children before it gives them up as killed."""
@@ -77,7 +77,11 @@ class ActorTimer:
 
 
 class Cell:
-    """One actor's fixed part. ``system`` and ``ref`` are for everybody, the rest for this package."""
+    """One actor's fixed part. ``system`` and ``ref`` are for everybody, the rest for this package.
+
+    Attributes:
+        trace: all that it handles belongs to this trace; None: to whatever trace brought it.
+    """
 
     __slots__ = (
         "_failure",
@@ -98,6 +102,7 @@ class Cell:
         "phase",
         "ref",
         "system",
+        "trace",
     )
 
     timer_class: Final = ActorTimer
@@ -123,6 +128,7 @@ class Cell:
         self.phase = Phase.STARTING
         self.incarnation = 1
         self.ending_reason: EndReason = "stopped"
+        self.trace: str | None = None
         self._make: tuple[type[Actor], tuple[Any, ...], dict[str, Any]] | None = make
         self._ledger = RestartLedger(supervision)
         self._failure: Failure | None = None
@@ -140,7 +146,7 @@ class Cell:
             trace,
             cause.number if cause is not None else 0,
             number,
-            perf_counter(),
+            perf_counter_ns(),
         )
         self.actor: Actor | None = None
 
@@ -225,12 +231,12 @@ class Cell:
             self._failure = Failure(error, message_type)
         self.request_stop()
 
-    def trace(self, tracer: Tracer, span: Span) -> None:
-        """Hand a span on; a tracer that raises is taken off."""
+    def traced(self, tracer: Tracer, record: Record) -> None:
+        """Hand a record on; a tracer that raises is taken off."""
         try:
-            tracer.handled(span)
+            tracer.handled(record)
         except Exception as error:
-            self.system.dead_letters.record(f"tracer_{type(error).__name__}", self.ref, span)
+            self.system.dead_letters.record(f"tracer_{type(error).__name__}", self.ref, record)
             self.system.set_tracer(None)
 
     # timers, on the actor's thread
@@ -245,7 +251,7 @@ class Cell:
         trace, causation = (cause.trace, cause.number) if cause is not None else (next_number(), 0)
 
         def fire() -> None:
-            envelope = Envelope(timer, None, self.ref, trace, causation, next_number(), perf_counter())
+            envelope = Envelope(timer, None, self.ref, trace, causation, next_number(), perf_counter_ns(), "timer")
             self.mailbox.offer_system(envelope, control=control)
 
         self._timers[timer.key] = timer
@@ -443,7 +449,7 @@ class Cell:
     def _notify(self, to: Ref, notice: ChildFailed | Terminated) -> None:
         """Tell of a death: never refused for lack of room, and behind what the dead one had told before."""
         cause = self.mailbox.current or self._origin
-        envelope = Envelope(notice, None, self.ref, cause.trace, cause.number, next_number(), perf_counter())
+        envelope = Envelope(notice, None, self.ref, cause.trace, cause.number, next_number(), perf_counter_ns())
         target = to._cell  # noqa: SLF001
         closed = target.mailbox.offer_system(envelope) is Offer.CLOSED
         if closed and isinstance(notice, ChildFailed):

@@ -1,6 +1,6 @@
 """Time as a thing that is passed in: the real clock, and one that a test moves by hand.
 
-Nothing in the actor system but this module reads a clock for a decision; ``perf_counter`` is used elsewhere
+Nothing in the actor system but this module reads a clock for a decision; ``perf_counter_ns`` is used elsewhere
 only to measure. The manual clock needs no thread: timers fire inside ``advance``.
 """
 

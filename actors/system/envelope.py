@@ -1,13 +1,16 @@
 """What travels: the message with who, why and when; the slot for its answer; the context of the sender.
 
-A message told inside a handler inherits the handler's trace and names it as its cause. Envelope numbers are
-unique in the process, so several systems can tell each other.
+A message told inside a handler inherits the handler's trace and names it as its cause. So does a timer's, and so does
+what the outside answers to a handler's wish (``Link``). Any other message from outside begins a chain; where it is
+traced, it names its *origin*: which part of the outside told it. Envelope numbers are unique in the process, so several
+systems can tell each other.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -91,9 +94,11 @@ class Envelope(msgspec.Struct):
     """One message on its way. The field names ``message`` and ``reply_to`` are what pykka's loop reads.
 
     Attributes:
-        trace: the number of the envelope that began the trace, or the host's own trace id.
+        trace: the number of the envelope that began the trace; or its name: a turn's id, a message's, the host's own.
         causation: number of the envelope whose handler told this one; 0 from outside.
-        enqueued_s: ``perf_counter`` when it was told.
+        enqueued_ns: ``perf_counter_ns`` when it was told.
+        origin: what told it, where that was no handler; only where it is traced.
+        about: the trace that its handler found it to belong to, whatever trace brought it.
     """
 
     message: Any
@@ -102,7 +107,9 @@ class Envelope(msgspec.Struct):
     trace: int | str
     causation: int
     number: int
-    enqueued_s: float
+    enqueued_ns: int
+    origin: str | None = None
+    about: str | None = None
 
 
 def trace_text(trace: int | str) -> str:
@@ -110,13 +117,36 @@ def trace_text(trace: int | str) -> str:
     return trace if isinstance(trace, str) else f"{_TRACE_SALT}-{trace:x}"
 
 
+_ORIGINS = {
+    "lastword-inotify": "file_watch",
+    "lastword-watchdog": "file_watch",
+    "lastword-sweep": "file_sweep",
+    "lastword-exits": "process",
+    "lastword-close": "process",
+    "lastword-stdio": "pipe",
+    "lastword-door": "socket",
+}
+"""Threads of the edge by what they bring; any other one of ours brings what its name says."""
+
+
+def origin() -> str:
+    """What the calling thread is to the actors: a part of the edge, or the ``host``."""
+    known = context.origin
+    if known is None:
+        name = re.sub(r"-\d+$", "", threading.current_thread().name)
+        known = _ORIGINS.get(name) or (name.removeprefix("lastword-") if name.startswith("lastword-") else "host")
+        context.origin = known
+    return known
+
+
 class _Context(threading.local):
-    """What this thread does: whose handler runs, the host's trace, its pool, the actor being made."""
+    """What this thread does: whose handler runs, the host's trace, its pool, the actor being made, what it is."""
 
     cell: Cell | None = None
     trace: str | None = None
     pool: PooledDispatcher | None = None
     newborn: Cell | None = None
+    origin: str | None = None
 
 
 context = _Context()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections import deque
-from time import perf_counter
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
@@ -146,7 +146,7 @@ class Mailbox:
         message = envelope.message
         reply_to = PykkaReply(envelope.reply_to) if envelope.reply_to is not None else None
         number = next_number()
-        ours = Envelope(message, reply_to, None, number, 0, number, perf_counter())
+        ours = Envelope(message, reply_to, None, number, 0, number, perf_counter_ns())
         if isinstance(message, _ActorStop):
             ours.message = STOP
             offer = self.offer_system(ours)

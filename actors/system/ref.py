@@ -6,13 +6,13 @@ is not kept alive by it.
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from lastword.actors.core.errors import ActorError
 from lastword.actors.system import deadletters
 from lastword.actors.system.dispatcher import blocking
-from lastword.actors.system.envelope import Envelope, Reply, context, next_number
+from lastword.actors.system.envelope import Envelope, Reply, context, next_number, origin
 from lastword.actors.system.mailbox import STOP, Offer
 
 if TYPE_CHECKING:
@@ -38,13 +38,8 @@ class Ref:
         Raises: ``ActorError("mailbox_full")``; nothing was queued then.
         """
         offer = self._offer(message, control)
-        if offer is Offer.TAKEN:
-            return
-        self._cell.system.dead_letters.record(
-            deadletters.DEAD if offer is Offer.CLOSED else deadletters.MAILBOX_FULL, self.name, message
-        )
-        if offer is Offer.FULL:
-            raise self._full()
+        if offer is not Offer.TAKEN:
+            self._refused(offer, message)
 
     def try_tell(self, message: object, *, control: bool = False, waiting_max: int | None = None) -> bool:
         """As ``tell``, but says whether it was queued. Dead: a dead letter and False; full: just False.
@@ -79,7 +74,7 @@ class Ref:
     def stop(self, *, control: bool = True) -> None:
         """Ask it to end: after the message in hand, or with ``control=False`` after those queued now."""
         number = next_number()
-        envelope = Envelope(STOP, None, None, number, 0, number, perf_counter())
+        envelope = Envelope(STOP, None, None, number, 0, number, perf_counter_ns())
         self._cell.mailbox.offer_stop(envelope, control=control)
 
     def is_alive(self) -> bool:
@@ -96,14 +91,26 @@ class Ref:
         here = context.cell
         number = next_number()
         if here is None:
-            envelope = Envelope(message, reply, None, context.trace or number, 0, number, perf_counter())
+            envelope = Envelope(message, reply, None, context.trace or number, 0, number, perf_counter_ns())
+            if self._cell.system.tracer is not None:
+                envelope.origin = origin()
         elif (handled := here.mailbox.current) is None:
-            envelope = Envelope(message, reply, here.ref, number, 0, number, perf_counter())
+            envelope = Envelope(message, reply, here.ref, number, 0, number, perf_counter_ns())
         else:
-            envelope = Envelope(message, reply, here.ref, handled.trace, handled.number, number, perf_counter())
+            envelope = Envelope(message, reply, here.ref, handled.trace, handled.number, number, perf_counter_ns())
+        return self._put(envelope, control)
+
+    def _put(self, envelope: Envelope, control: bool) -> Offer:
         if control:
             return self._cell.mailbox.offer_system(envelope, control=True, bounded=True)
         return self._cell.mailbox.offer(envelope, waiting_max)
+
+    def _refused(self, offer: Offer, message: object) -> None:
+        self._cell.system.dead_letters.record(
+            deadletters.DEAD if offer is Offer.CLOSED else deadletters.MAILBOX_FULL, self.name, message
+        )
+        if offer is Offer.FULL:
+            raise self._full()
 
     def _full(self) -> ActorError:
         box = self._cell.mailbox
@@ -120,3 +127,49 @@ class Ref:
 
     def __repr__(self) -> str:
         return f"Ref({self.name!r})"
+
+
+class Link:
+    """An address with a cause: what is told by it belongs to a known handling, whichever thread tells it, and when.
+
+    For what is answered later: by the edge, by the journal's group commit. Safe from any thread, as a ref is.
+
+    Args:
+        ref: who is told.
+        trace: of the handling.
+        cause: the number of the handling's envelope, or of a span.
+    """
+
+    __slots__ = ("_cause", "_ref", "_trace")
+
+    def __init__(self, ref: Ref, trace: int | str, cause: int) -> None:
+        self._ref = ref
+        self._trace = trace
+        self._cause = cause
+
+    def tell(self, message: object, *, control: bool = False) -> None:
+        """As :meth:`Ref.tell`."""
+        offer = self._offer(message, control)
+        if offer is not Offer.TAKEN:
+            self._ref._refused(offer, message)  # noqa: SLF001
+
+    def try_tell(self, message: object, *, control: bool = False) -> bool:
+        """As :meth:`Ref.try_tell`."""
+        offer = self._offer(message, control)
+        if offer is Offer.CLOSED:
+            self._ref._refused(offer, message)  # noqa: SLF001
+        return offer is Offer.TAKEN
+
+    def _offer(self, message: object, control: bool) -> Offer:
+        here = context.cell
+        envelope = Envelope(
+            message,
+            None,
+            here.ref if here is not None else None,
+            self._trace,
+            self._cause,
+            next_number(),
+            perf_counter_ns(),
+            origin() if here is None else None,
+        )
+        return self._ref._put(envelope, control)  # noqa: SLF001

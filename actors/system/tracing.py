@@ -1,126 +1,247 @@
 """Who told whom what, when, how long it waited and how long it took. Never what it said.
 
-A span carries type names and ids only (``turn_id``, ``session_id``, ``message_id`` where the message has
-them), so no tracer can leak a prompt. ``JsonlTracer`` writes one JSON object a line, on a thread of its
-own.
+A record carries type names, actor names, ids and clock readings only, so no tracer can leak a prompt (C62). All
+readings are of one clock (``perf_counter_ns``), so waits and handlings add up without a gap.
+
+``JsonlTracer`` appends JSON objects, one a line, to a file. What an actor pays is one record and one append to a
+buffer: nothing is encoded, written or woken on its thread. A thread of the tracer's own writes every ``FLUSH_S``.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
+from collections import deque
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Literal, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
 BUFFER_MAX = 50_000
-"""Spans waiting to be written; more are dropped and counted."""
+"""Records waiting to be written; more are lost and counted."""
+
+FLUSH_S = 0.2
+"""How often what waits is written; a killed host loses no more than that of its trace."""
 
 BATCH_MAX = 512
-"""Lines written by one system call."""
+"""Lines written by one system call; the interpreter is given up between two batches."""
+
+FILE_BYTES_MAX = 2 * 1024**3
+"""What one tracer writes at most; more is lost and counted."""
 
 CLOSE_MAX_S = 5.0
 
-_IDS = ("turn_id", "session_id", "message_id")
-_ids_of_class: dict[type, tuple[str, ...]] = {}
+PARTS_MAX = 3
+"""Names of parts told with a message's."""
+
+RETURNED = "run"
+"""The event's name where it was no event: a call that waited for the completion returned."""
+
+FORMAT = 1
+"""Of the file; a reader refuses a newer one."""
+
+_PROCESS = os.urandom(8).hex()
+_parts_of: dict[type, str] = {}
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message handled.
+class Hop(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="hop"):
+    """One message handled. Times are readings of ``perf_counter_ns``.
 
     Attributes:
-        at_wall_s: when its handler began, seconds since 1970.
-        sender: name of the telling actor, or None from outside.
-        message_type: type name, no content.
-        causation_id: envelope whose handler told this one; 0 from outside.
+        id: the number of its envelope, unique in the process.
+        cause: the id of the hop or commit in whose handling it was told; 0: it begins a chain.
+        trace: the turn that it is about; of a message without a turn yet, the message (:class:`Bound`); or the host's
+            own word. None: about no single turn.
+        sender: name of the actor that told it; None from outside of all actors.
+        message: type name, with the type names of its parts where those say what it is about; no content.
+        origin: what told it where that was no handler: ``host``, ``timer``, ``file_watch``, ``process``, ``tmux``, …
+        raised: its handler raised.
     """
 
-    at_wall_s: float
+    id: int
+    cause: int
+    trace: str | None
     sender: str | None
-    recipient: str
-    message_type: str
-    trace_id: str
-    envelope_id: int
-    causation_id: int
-    queue_wait_us: float
-    handling_us: float
-    outcome: Literal["ok", "raised"]
-    turn_id: str | None = None
-    session_id: str | None = None
+    receiver: str
+    message: str
+    enqueued_ns: int
+    started_ns: int
+    ended_ns: int
+    origin: str | None = None
+    raised: bool = False
+
+
+class CommitSpan(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="commit"):
+    """One batch made durable, perhaps with others in one transaction (the same ``started_ns``).
+
+    Attributes:
+        cause: the hop by which the journal got it.
+        enqueued_ns: when it was collected; the group's sync began at ``started_ns`` and was over at ``ended_ns``.
+        seq_from, seq_to: the events that it holds, of that session; 0: none.
+    """
+
+    id: int
+    cause: int
+    trace: str | None
+    enqueued_ns: int
+    started_ns: int
+    ended_ns: int
+    session: str
+    seq_from: int = 0
+    seq_to: int = 0
+
+
+class Delivered(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="delivered"):
+    """A subscriber has an event. Its cause is the commit that holds ``session`` and ``seq``.
+
+    The stamps of the wall clock (Unix seconds) come from others than the tracer; for a completion only.
+    """
+
+    id: int
+    trace: str | None
+    event: str
+    session: str
+    seq: int
+    at_ns: int
+    delivered_at: float | None = None
+    accepted_at: float | None = None
+    terminal_seen_at: float | None = None
+    committed_at: float | None = None
+
+
+class Bound(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="bound"):
+    """What was traced under the message's id, or was brought by that hop, belongs to that trace."""
+
+    trace: str
     message_id: str | None = None
+    hop: int = 0
+
+
+class Lost(msgspec.Struct, gc=False, tag_field="type", tag="lost"):
+    """So many records were lost since the last such line: more came than could be written."""
+
+    count: int
+
+
+class Head(msgspec.Struct, gc=False, tag_field="type", tag="trace"):
+    """The first line of each host's part of a file.
+
+    Attributes:
+        process: a word of its own for each process: ids are unique in it.
+        wall_s, at_ns: the same moment, in Unix seconds and by the clock of the records.
+    """
+
+    format: int
+    process: str
+    pid: int
+    wall_s: float
+    at_ns: int
+
+
+Record: TypeAlias = Hop | CommitSpan | Delivered | Bound
+Line: TypeAlias = Head | Record | Lost
 
 
 class Tracer(Protocol):
-    """Takes spans from any thread without blocking; closed at shutdown by the system it is set on."""
+    """Takes records from any thread without blocking; closed at shutdown by the system it is set on."""
 
-    def handled(self, span: Span) -> None: ...
+    def handled(self, record: Record) -> None: ...
 
     def close(self) -> None: ...
 
 
-def ids_of(message: object) -> dict[str, str]:
-    """The ids that a message carries, as text."""
-    kind = type(message)
-    names = _ids_of_class.get(kind)
-    if names is None:
-        names = _ids_of_class[kind] = tuple(name for name in _IDS if hasattr(message, name))
-    return {name: str(value) for name in names if (value := getattr(message, name, None)) is not None}
+class TracedByParts(Protocol):
+    """A message whose type alone says little: the types of what stands in that field are told with it."""
+
+    TRACED_BY: ClassVar[str]
+
+
+def kind_of(message: Any) -> str:
+    """What a message is, by type names alone."""
+    kind: type = message.__class__
+    field = _parts_of.get(kind)
+    if field is None:
+        field = _parts_of[kind] = getattr(kind, "TRACED_BY", "")
+    if not field:
+        return kind.__name__
+    value = getattr(message, field)
+    parts = value if isinstance(value, tuple) else (value,)
+    names = [part.__class__.__name__ for part in parts[:PARTS_MAX]]
+    if len(parts) > PARTS_MAX:
+        names.append("…")
+    return f"{kind.__name__}({', '.join(names)})"
 
 
 class JsonlTracer:
-    """Appends spans to a file that only its owner may read.
+    """Appends records to a file that only its owner may read.
 
-    Attributes:
-        dropped: spans lost because more than ``BUFFER_MAX`` waited, or because the file could not be written.
+    Raises: ``OSError`` where the file cannot be opened.
     """
 
     def __init__(self, path: Path | str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.fchmod(self._fd, 0o600)
-        self._queue: SimpleQueue[Span | None] = SimpleQueue()
+        self._buffer: deque[Record] = deque()
+        self._lost = 0
+        self._counting = threading.Lock()
+        self._lost_told = 0
+        self._written = 0
         self._closed = False
-        self.dropped = 0
-        self._thread = threading.Thread(target=self._write, name="lastword-tracer", daemon=True)
+        self._wake = threading.Event()
+        self._encoder = msgspec.json.Encoder()
+        self._thread = threading.Thread(target=self._run, name="lastword-tracer", daemon=True)
+        self._append([Head(FORMAT, _PROCESS, os.getpid(), time.time(), time.perf_counter_ns())])
         self._thread.start()
 
-    def handled(self, span: Span) -> None:
-        if self._closed or self._queue.qsize() >= BUFFER_MAX:
-            self.dropped += 1
+    @property
+    def lost(self) -> int:
+        """Records that are in no file: more than ``BUFFER_MAX`` waited, or the file could not be written."""
+        return self._lost
+
+    def handled(self, record: Record) -> None:
+        """Take a record. Any thread; never blocks."""
+        if len(self._buffer) < BUFFER_MAX and not self._closed:
+            self._buffer.append(record)
         else:
-            self._queue.put(span)
+            self._lose(1)
 
     def close(self) -> None:
         """Write what waits, end the thread, close the file. Idempotent; waits at most ``CLOSE_MAX_S``."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
+        self._closed = True
+        self._wake.set()
         self._thread.join(CLOSE_MAX_S)
 
-    def _write(self) -> None:
-        encoder = msgspec.json.Encoder()
-        open_ = True
-        while open_:
-            batch: list[Span] = []
-            span = self._queue.get()
-            try:
-                while span is not None:
-                    batch.append(span)
-                    if len(batch) >= BATCH_MAX:
-                        break
-                    span = self._queue.get_nowait()
-                else:
-                    open_ = False
-            except Empty:
-                pass
-            self._append(encoder.encode_lines(batch), len(batch))
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.wait(FLUSH_S)
+            self._flush()
+        self._flush()  # what came between the last look and the end
         os.close(self._fd)
 
-    def _append(self, lines: bytes, count: int) -> None:
+    def _flush(self) -> None:
+        while self._buffer:
+            batch = [self._buffer.popleft() for _ in range(min(BATCH_MAX, len(self._buffer)))]
+            if not self._append(batch):
+                self._lose(len(batch))
+        lost = self._lost
+        if lost > self._lost_told and self._append([Lost(lost - self._lost_told)]):
+            self._lost_told = lost
+
+    def _lose(self, records: int) -> None:
+        with self._counting:  # for as long as an addition takes
+            self._lost += records
+
+    def _append(self, lines: list[Any]) -> bool:
+        """Whether it is written, whole."""
+        data = self._encoder.encode_lines(lines)
+        if self._written + len(data) > FILE_BYTES_MAX and lines[0].__class__ is not Lost:
+            return False
         try:
-            view = memoryview(lines)
+            view = memoryview(data)
             while view:
                 view = view[os.write(self._fd, view) :]
         except OSError:
-            self.dropped += count
+            return False
+        self._written += len(data)
+        return True

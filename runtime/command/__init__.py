@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "lastword.runtime.command.run",
     "send": "lastword.runtime.command.send",
     "sessions": "lastword.runtime.command.sessions",
+    "trace": "lastword.runtime.command.trace",
 }
 
 

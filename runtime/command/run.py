@@ -60,6 +60,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     allow_uncertified: bool
     trust: bool
     session_id: str | None
+    trace: Path | None
     state: Path | None
 
 
@@ -84,6 +85,9 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--allow-uncertified", is_flag=True, help="Accept a CLI version that was never certified.")
 @click.option("--trust", is_flag=True, help="Where the CLI asks whether it may trust the folder: yes. Nothing else.")
 @click.option("--session", "session_id", help="Go on in this session.")
+@click.option(
+    "--trace", type=click.Path(path_type=Path, dir_okay=False), help="Write who told whom what when to this file."
+)
 @state_option
 @click.argument("text")
 @click.pass_context
@@ -119,6 +123,10 @@ def _run(options: _Options, quiet: _Quiet) -> Completion:
                 raise UsageError(
                     "usage", "--trust is for the host of the session, and that is another one", remedy=remedy
                 )
+            if options.trace is not None:
+                remedy = "Trace the host: lastword run --trace FILE, Runtime.open(trace=FILE)"
+                reason = "--trace is for the host of the session, and that is another one"
+                raise UsageError("usage", reason, remedy=remedy)
             return _in_live_host(options, state, options.session_id)
     with ExitStack() as stack:
         place = _place(options, stack)
@@ -167,6 +175,7 @@ def _here(options: _Options, place: _Place, quiet: _Quiet) -> Completion:
         allow_uncertified=options.allow_uncertified,
         serve_socket=True,
         dialog_policy=answer_trust if options.trust else None,
+        trace=options.trace,
     )
     try:
         if options.session_id is not None:

@@ -205,7 +205,7 @@ def test_c62_no_text_of_a_message_or_an_answer_stands_in_logs_or_traces(tmp_path
     text = trace.read_text()
     assert text.count("\n") > 20
     assert SECRET not in text
-    assert {json.loads(line)["outcome"] for line in text.splitlines()} == {"ok"}
+    assert not any("raised" in json.loads(line) for line in text.splitlines())
     assert done.turn_id in text, "the trace tells which turn, and never what"
     assert SECRET not in caplog.text
     assert SECRET not in "".join(capfd.readouterr())

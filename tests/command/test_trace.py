@@ -1,0 +1,65 @@
+"""`lastword trace`: a turn in a real pane is recorded, shown and converted."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+
+SLACK_MS = 50.0
+"""Beside the tenth: a busy machine may run somebody else between two clock readings."""
+
+
+@pytest.mark.tmux
+@pytest.mark.contract("C62")
+@pytest.mark.contract("C63")
+def test_c62_c63_a_recorded_turn_shows_every_wait_and_adds_up_to_its_measured_latency(place) -> None:
+    secret = "a-word-that-no-trace-may-hold"
+    code, answer, told = place.lastword("trace", "record", "-o", "t.jsonl", "--", "run", "--json", f"[[say:{secret}]]")
+    assert code == 0, told
+    done = json.loads(answer)
+    assert done["answer"] == secret
+    file = place.cwd / "t.jsonl"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert secret not in file.read_text()
+
+    code, shown, errors = place.lastword("trace", "show", "t.jsonl", "--json")
+    assert code == 0, errors
+    path = json.loads(shown)
+    assert (path["turn_id"], path["whole"], path["lost"]) == (done["turn_id"], True, 0)
+    pieces = path["pieces"]
+    assert abs(sum(piece["ms"] for piece in pieces) - path["total_ms"]) < 1e-6
+    for total, measured in (("total_ms", "measured_ms"), ("since_seen_ms", "measured_since_seen_ms")):
+        assert abs(path[total] - path[measured]) <= path[measured] / 10 + SLACK_MS
+    assert "the CLI works" in {piece["what"] for piece in pieces}
+    assert pieces[0]["message"] == "Submit"
+    assert pieces[-1]["message"] == "unified_completion"
+    code, text, _ = place.lastword("trace", "show", "t.jsonl", done["turn_id"])
+    assert code == 0
+    assert "(the CLI works)" in text
+    assert f"= {path['total_ms']:.3f} ms" in text
+
+    code, _, errors = place.lastword("trace", "convert", "t.jsonl", "--turn", done["turn_id"], "-o", "p.json")
+    assert code == 0, errors
+    picture = place.cwd / "p.json"
+    assert stat.S_IMODE(picture.stat().st_mode) == 0o600
+    events = json.loads(picture.read_text())["traceEvents"]
+    drawn = {(event["name"], round(event["args"]["wait_us"])) for event in events if event.get("cat") == "actor"}
+    waits = [piece for piece in pieces if piece["kind"] == "wait" and piece["message"] != "commit"]
+    assert {(piece["message"], round(piece["ms"] * 1000)) for piece in waits} <= drawn
+    assert secret not in picture.read_text()
+
+
+def test_what_cannot_be_recorded_shown_or_converted_is_refused_on_one_line(place) -> None:
+    (place.cwd / "no-trace").write_text("nothing\n")
+    for words, kind in (
+        (("record", "--", "sessions"), "usage"),
+        (("record", "-o", "no/folder", "--", "run", "x"), "usage"),
+        (("show", "no-trace"), "file_unreadable"),
+        (("show", "none"), "file_unreadable"),
+        (("convert", "none"), "file_unreadable"),
+    ):
+        code, out, told = place.lastword("trace", *words)
+        assert (code, out, told.count("\n")) == (2, "", 1), told
+        assert f"({kind})" in told

@@ -1,0 +1,127 @@
+"""A trace file read again: parts of several hosts, torn and foreign lines, causes that were lost."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lastword import UsageError
+from lastword.actors.system.tracing import FORMAT, Bound, CommitSpan, Delivered, Head, Hop, Lost
+from lastword.runtime._trace import read_trace, role
+from lastword.runtime._trace_path import critical_path
+from lastword.runtime._trace_perfetto import lane_name, perfetto
+
+S, T = "s_0000000000000000000000session", "t_00000000000000000000000000turn"
+TURN = f"{S}/{T}#1"
+
+
+def head(process="p1", format_=FORMAT, wall_s=1000.0):
+    return Head(format_, process, 7, wall_s, 0)
+
+
+def a_turn(first=1):
+    """The shortest whole story: called, committed, typed, the CLI works, seen, committed, delivered."""
+    one, two, three, four, five, six, seven, eight = range(first, first + 8)
+    return [
+        Hop(one, 0, T, None, S, "Submit", 100, 110, 150, "host"),
+        Hop(two, one, T, S, "journal", "Commit", 140, 160, 170),
+        CommitSpan(three, two, T, 165, 170, 200, S, 1, 1),
+        Hop(four, three, T, "journal", S, "Committed", 210, 220, 260),
+        Hop(five, four, T, S, f"{S}/pane", "Deliver", 250, 270, 300),
+        Hop(six, 0, None, None, S, "FactsRead(TurnClosed)", 900, 910, 950, "file_watch"),
+        Hop(seven, six, T, S, TURN, "Tell(TurnClosed)", 940, 960, 990),
+        CommitSpan(eight, seven, T, 985, 995, 1020, S, 2, 3),
+        Delivered(first + 8, T, "unified_completion", S, 3, 1050, 1000.05, 1000.0, 1000.04, 1000.045),
+    ]
+
+
+def written(tmp_path, *records, tail=b""):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(msgspec.json.Encoder().encode_lines(list(records)) + tail)
+    return path
+
+
+def test_the_path_joins_the_call_the_cli_and_the_completion_without_a_gap(tmp_path):
+    trace = read_trace(written(tmp_path, head(), *a_turn()))
+    assert trace.turns() == [T]
+    found = critical_path(trace, T)
+    assert found.whole
+    assert found.total_ns == 1050 - 100 == sum(piece.ns for piece in found.pieces)
+    assert (found.sum_ns("wait"), found.sum_ns("outside")) == (10 + 20 + 5 + 10 + 20 + 10 + 20 + 10 + 30, 10 + 600)
+    assert [(piece.what, piece.ns) for piece in found.pieces if piece.step is None] == [
+        ("journal", 10),
+        ("the CLI works", 600),
+    ]
+    assert (found.since_woken_ns, found.since_seen_ns) == (150, 90)
+    assert (round(found.measured_ms), round(found.measured_seen_ms)) == (50, 10)
+    assert critical_path(trace, "t_unknown") is None
+
+
+def test_hosts_that_wrote_one_after_the_other_into_a_file_are_kept_apart(tmp_path):
+    """Their ids are the same; the second one's clock began anew."""
+    later = [msgspec.structs.replace(record, trace="t_later") if record.trace else record for record in a_turn()]
+    path = written(tmp_path, head(), *a_turn(), head("p2", wall_s=2000.0), *later)
+    trace = read_trace(path)
+    assert trace.turns() == [T, "t_later"]
+    assert all(critical_path(trace, turn).total_ns == 950 for turn in trace.turns())
+    events = perfetto(trace)["traceEvents"]
+    starts = {event["pid"]: event["ts"] for event in reversed(events) if event["ph"] == "X"}
+    assert starts[2] - starts[1] == 1000 * 1e6
+    tids = [event["tid"] for event in events if event["name"] == "thread_name"]
+    assert len(tids) == len(set(tids))
+
+
+def test_a_line_that_is_being_written_is_left_out_and_a_foreign_one_counted(tmp_path):
+    path = written(tmp_path, head(), *a_turn(), Lost(3), tail=b'{"type":"no"}\nnonsense\n{"type":"hop","id":1')
+    trace = read_trace(path)
+    assert (len(trace.steps), trace.lost, trace.unread) == (9, 3, 2)
+
+
+def test_a_hop_whose_cause_was_lost_begins_a_chain(tmp_path):
+    kept = [record for record in a_turn() if getattr(record, "id", 0) != 6]
+    found = critical_path(read_trace(written(tmp_path, head(), *kept, Lost(1))), T)
+    assert found.pieces[-2].step.message == "unified_completion"
+    assert sum(piece.ns for piece in found.pieces) == found.total_ns
+    cut = critical_path(read_trace(written(tmp_path, head(), *a_turn()[5:])), T)
+    assert (cut.whole, cut.total_ns, cut.pieces[0].step.origin) == (False, 150, "file_watch")
+
+
+def test_a_turn_that_another_one_made_wait_says_so(tmp_path):
+    """The call was kept until the turn before was over: what is told then is told in that one's handling."""
+    other = Hop(20, 0, "t_before", TURN, S, "TurnFinished", 130, 150, 180)
+    story = a_turn()
+    story[0] = msgspec.structs.replace(story[0], trace=None, ended_ns=120)
+    story[1] = msgspec.structs.replace(story[1], cause=20, enqueued_ns=155)
+    found = critical_path(read_trace(written(tmp_path, head(), other, *story, Bound(T, hop=1))), T)
+    assert (found.whole, found.total_ns) == (True, 950)
+    assert next((piece.what, piece.ns) for piece in found.pieces if piece.step is None) == (
+        "the turn before it ends",
+        35,
+    )
+    assert "t_before" not in {piece.step.turn for piece in found.pieces if piece.step is not None}
+
+
+def test_what_is_no_trace_or_a_newer_one_is_refused(tmp_path):
+    for path in (written(tmp_path, head(format_=FORMAT + 1)), tmp_path / "none", tmp_path):
+        with pytest.raises(UsageError) as caught:
+            read_trace(path)
+        assert caught.value.kind == "file_unreadable"
+    with pytest.raises(UsageError, match="is no trace"):
+        read_trace(written(tmp_path, *a_turn()))
+
+
+def test_actors_are_named_by_their_part(tmp_path):
+    assert [role(name) for name in (S, f"{S}/pane", TURN, "journal", None)] == [
+        "session",
+        "pane",
+        "turn",
+        "journal",
+        "",
+    ]
+    assert [lane_name(name) for name in (S, f"{S}/pane#2", TURN, TURN[:-1] + "2", "journal")] == [
+        "session ession",
+        "pane#2 ession",
+        "turn 00turn",
+        "turn 00turn #2",
+        "journal",
+    ]
