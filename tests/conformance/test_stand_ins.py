@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
 import pytest
 
+from lastword.actors.core.facts import Fact, TurnClosed
 from lastword.runtime.testing.conformance import CERTIFICATIONS, Subject, certify, due, run_one, table
 from lastword.runtime.testing.conformance.subjects import on_emulator
 from lastword.transports.providers import ADAPTERS
+from lastword.transports.providers.acp_oracle import AcpOracle
 
 pytestmark = [pytest.mark.contract("C52"), pytest.mark.contract("C53")]
 NO_CLI = [
@@ -58,3 +61,21 @@ def test_c52_who_falsely_claims_or_hides_a_process_for_each_turn_is_refused(prov
     changed = msgspec.structs.replace(changed, wait_s=3.0)
     assert name in {each.name for each in due(other)}
     assert run_one(changed, CERTIFICATIONS[name]).outcome == "FAILED"
+
+
+@pytest.mark.contract("C05")
+def test_c05_an_end_that_no_stamp_tells_is_late_against_what_another_process_saw(monkeypatch: Any) -> None:
+    subject = on_emulator(ADAPTERS["acp", "structured"])
+    assert subject is not None
+    feed = AcpOracle.feed
+
+    def slow(self: AcpOracle, source: str, chunk: bytes) -> list[Fact]:
+        facts = feed(self, source, chunk)
+        if any(isinstance(fact, TurnClosed) for fact in facts):
+            time.sleep(1.2)  # something optional before the completion
+        return facts
+
+    monkeypatch.setattr(AcpOracle, "feed", slow)
+    result = run_one(subject, CERTIFICATIONS["plain_turn"])
+    assert result.outcome == "FAILED"
+    assert "behind its terminal record" in result.why
