@@ -183,6 +183,7 @@ Capability = Literal[
     "dialogs",
     "tool_calls",
     "cli_started_turns",
+    "process_per_turn",  # each turn is a process of its own: one that is warm cannot be kept
     "asserts_completion",  # its record says when a turn is over
     "versions_in_record",
     "emulated",  # written from documents: never seen on the real CLI, certified on nothing

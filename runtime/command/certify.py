@@ -81,11 +81,13 @@ def _built_in(adapter: AnyAdapter, *, emulated: bool, argv: str | None) -> Subje
     from lastword.runtime.testing.conformance import subjects  # noqa: PLC0415
 
     if argv is not None:
+        if adapter.transport == "api":
+            raise UsageError("usage", f"{adapter.name} is an API: no CLI of it is run", remedy="Leave out --cli")
         return subjects.on_real(adapter, tuple(shlex.split(argv)))
     stand_in = subjects.on_emulator(adapter)
-    if emulated:
-        if stand_in is None:
-            raise UsageError("unsupported_capability", f"nothing imitates {adapter.name} over {adapter.transport}")
+    if emulated and stand_in is None:
+        raise UsageError("unsupported_capability", f"nothing imitates {adapter.name} over {adapter.transport}")
+    if stand_in is not None and (emulated or adapter.transport == "api" or "emulated" in adapter.capabilities):
         return stand_in
     try:
         return subjects.on_real(adapter, (str(find_real_cli(adapter)),))

@@ -3,21 +3,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lastword.actors import stdio
+from lastword.runtime.testing.conformance.subjects import EMULATORS
 from lastword.transports.providers import ADAPTERS
 from structured_kit import StdioHost
 
 EMULATED = sorted(name for (name, _), adapter in ADAPTERS.items() if "emulated" in adapter.capabilities)
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def emulator(provider: str, *faults: str) -> tuple[str, ...]:
-    path = FIXTURES / provider / "emulated" / "emulator.py"
+    path = EMULATORS[provider, "structured"]
     return (sys.executable, str(path), *(word for fault in faults for word in ("--fault", fault)))
 
 

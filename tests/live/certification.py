@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import live_clis
 import pytest
 
+from lastword.runtime.testing.conformance import Report, table
+
 MODULES = {
     "test_claude_code": ("claude-code", "tmux"),
     "test_claude_code_pane": ("claude-code", "tmux"),
@@ -24,6 +26,8 @@ MANY = {"test_acp": "structured"}
 """Of these the parameter ``host`` names the provider."""
 
 Row = tuple[str, str]
+REPORTS: list[Report] = []
+"""Of the conformance kit, as its tests have put them here."""
 
 
 def row_of(item: pytest.Item) -> Row | None:
@@ -81,4 +85,8 @@ class Certification:
         if lines:
             terminalreporter.section("certification")
             for line in lines:
+                terminalreporter.write_line(line)
+        if REPORTS:
+            terminalreporter.section("certification by the conformance kit")
+            for line in table(REPORTS):
                 terminalreporter.write_line(line)

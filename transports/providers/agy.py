@@ -129,7 +129,9 @@ class AgyAdapter(OneShotAdapter):
 
     name = "agy"
     executables = ("agy",)
-    capabilities: frozenset[Capability] = frozenset({"queues_while_busy", "interrupt", "resume", "emulated"})
+    capabilities: frozenset[Capability] = frozenset(
+        {"queues_while_busy", "interrupt", "resume", "process_per_turn", "emulated"}
+    )
     guarded = ("-", "/")
 
     def new_native_session(self, entropy: bytes) -> str:  # noqa: ARG002

@@ -41,7 +41,7 @@ class CursorAdapter(OneShotAdapter):
     name = "cursor"
     executables = ("cursor-agent",)
     capabilities: frozenset[Capability] = frozenset(
-        {"queues_while_busy", "interrupt", "resume", "tool_calls", "emulated"}
+        {"queues_while_busy", "interrupt", "resume", "tool_calls", "process_per_turn", "emulated"}
     )
     guarded = ("-", "/")
 

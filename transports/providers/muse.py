@@ -99,7 +99,9 @@ class MuseAdapter(OneShotAdapter):
 
     name = "muse"
     executables = ("muse",)
-    capabilities: frozenset[Capability] = frozenset({"queues_while_busy", "interrupt", "resume", "emulated"})
+    capabilities: frozenset[Capability] = frozenset(
+        {"queues_while_busy", "interrupt", "resume", "process_per_turn", "emulated"}
+    )
     guarded = ()
 
     def new_native_session(self, entropy: bytes) -> str:

@@ -9,10 +9,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from lastword.actors.core.adapter import AnyAdapter
+from lastword.actors.core.tools import Tool
 
 Realness: TypeAlias = Literal["real", "emulated"]
 Seal: TypeAlias = Callable[[Path, Sequence[Path], str, Path], Mapping[str, str]]
 """(home, folders that count as trusted, model server, temporary folder) -> environment, as :data:`SEALED_HOMES`."""
+Toolbox: TypeAlias = Callable[[Path], Sequence[Tool]]
+"""The folder in which they work -> tools of the host, for a model that brings none of its own."""
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +43,16 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """An adapter and a CLI to certify it on.
 
     Attributes:
-        executable: argv prefix of the CLI; () for the adapter's own names on PATH.
-        realness: whether that CLI is the provider's own or imitates it; shown wherever the result is.
+        executable: argv prefix of the CLI; () for the adapter's own names on PATH, and for an API.
+        realness: whether that CLI, or that service, is the provider's own or imitates it; shown wherever the result is.
         home: whose sealed home it gets, of :data:`lastword.runtime.testing.SEALED_HOMES`, or a function that makes one.
         options: of each session (``args``, ``permission_mode``, ``model``).
         asking: of one whose CLI asks before a tool; none: ``options``.
         env: more environment.
+        tools: of the host: what ``words.tool`` and its kin ask an API's model for.
         allow: how the option reads that lets a tool run once, best first; else it is the first one.
         stamped_early_s: how much earlier than it writes a terminal record the CLI stamps it; the gate allows for that.
+        wait_s: how long any one thing is waited for: more where a CLI must be given time before it is resumed.
     """
 
     adapter: AnyAdapter
@@ -57,9 +62,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] = {}
     asking: Mapping[str, Any] = {}
     env: Mapping[str, str] = {}
+    tools: Toolbox | None = None
     words: Words = Words()
     allow: tuple[str, ...] = ("Yes", "Allow once", "Allow")
     stamped_early_s: float = 0.0
+    wait_s: float = 60.0
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter
 from lastword.actors.core.errors import UsageError
+from lastword.runtime.testing.conformance import toolbox
 from lastword.runtime.testing.conformance._subject import Subject, Words
 from lastword.runtime.testing.hermetic import SEALED_HOMES
 from lastword.transports.providers import ADAPTERS
@@ -20,6 +21,9 @@ EMULATORS: Mapping[AdapterKey, Path] = {
     ("claude-code", "tmux"): HERE / "scripted_cli.py",
     ("claude-code", "structured"): HERE / "scripted_structured.py",
     ("acp", "structured"): HERE / "scripted_acp.py",
+    ("agy", "structured"): HERE / "scripted_agy.py",
+    ("cursor", "structured"): HERE / "scripted_cursor.py",
+    ("muse", "structured"): HERE / "scripted_muse.py",
 }
 """Programs that imitate a CLI well enough to be certified on; what is shown on them is labelled ``emulated``."""
 
@@ -45,8 +49,9 @@ _DIFFERENT: Mapping[AdapterKey, Mapping[str, Any]] = {
         "options": {"args": ("--offline", "--no-approve", "-e", str(_PI_EXTENSION))},
         "words": Words(background="[[say:{text}]] and then go on by yourself"),
     },
-    ("gemini", "structured"): {"options": {"permission_mode": "default"}},
+    ("gemini", "structured"): {"options": {"permission_mode": "default"}, "wait_s": 180.0},
     ("qwen", "structured"): {"options": {"permission_mode": "default"}},
+    ("cursor", "structured"): {"words": Words(fail="[[fault:error_result=1]][[error:400]] please")},
     ("opencode", "structured"): {"env": {"OPENCODE_PERMISSION": '{"bash": "ask"}'}},
 }
 
@@ -74,8 +79,15 @@ def on_real(adapter: AnyAdapter, executable: tuple[str, ...]) -> Subject:
     return Subject(adapter=adapter, executable=executable, realness="real", home=home, **different)
 
 
+def on_service(adapter: AnyAdapter) -> Subject:
+    """A model's API, asked through the vendor's own SDK: the service is the scripted model server, so ``emulated``."""
+    return Subject(adapter=adapter, home=adapter.name, tools=toolbox.bash)
+
+
 def on_emulator(adapter: AnyAdapter) -> Subject | None:
-    """On the program that imitates its CLI, if there is one."""
+    """On the program that imitates its CLI, if there is one; an API on the server that imitates its service."""
+    if adapter.transport == "api":
+        return on_service(adapter)
     program = EMULATORS.get((adapter.name, adapter.transport))
     if program is None:
         return None
