@@ -92,7 +92,10 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct, frozen=True, rename="camel"):
-    """One line of a push extension: what an extension's handlers were told; ``t`` in milliseconds."""
+    """One line of a push extension: what an extension's handlers were told; ``t`` in milliseconds.
+
+    Of ours alone: ``id``, whose message it is; ``at``, the message's own stamp (ms); ``file``, of the conversation.
+    """
 
     ev: str = ""
     t: float | None = None
@@ -109,3 +112,13 @@ class Pushed(msgspec.Struct, frozen=True, rename="camel"):
     aborted: bool | None = None
     pending: bool | None = None
     leaf: str | None = None
+    id: str = ""
+    at: float | None = None
+    args: Any = None
+    file: str | None = None
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """As :attr:`Message.name`: the same in the session file."""
+        return Message(timestamp=self.at).name

@@ -26,6 +26,7 @@ EMULATORS: Mapping[AdapterKey, Path] = {
 _AGENT_TOOL = '[[tool:Agent:{{"description": "d", "prompt": "sub do it", "subagent_type": "general-purpose"}}]]'
 _ESCALATED = '"sandbox_permissions": "require_escalated", "justification": "May I?"'
 _PI_EXTENSION = HERE / "conformance" / "pi_asks.ts"
+_PI_ALONE = HERE / "conformance" / "pi_alone.ts"
 _DIFFERENT: Mapping[AdapterKey, Mapping[str, Any]] = {
     ("claude-code", "tmux"): {
         "options": {"permission_mode": "default"},
@@ -40,6 +41,10 @@ _DIFFERENT: Mapping[AdapterKey, Mapping[str, Any]] = {
         "asking": {"permission_mode": "on-request", "args": ("--sandbox", "read-only")},
         "words": Words(ask='[[tool:exec_command:{{"cmd": "touch {file}", ' + _ESCALATED + "}}]][[say:{text}]] please"),
         "allow": ("Yes, proceed", "Yes"),
+    },
+    ("pi", "tmux"): {
+        "options": {"args": ("--offline", "--no-approve", "-e", str(_PI_ALONE))},
+        "words": Words(background="[[say:{text}]] and then go on by yourself"),
     },
     ("pi", "structured"): {
         "options": {"args": ("--offline", "--no-approve", "-e", str(_PI_EXTENSION))},
