@@ -282,8 +282,7 @@ class StdioActor(Actor):
         self._opened(endpoint)
         self._read_rest()
         effects, self._replayed = self._replayed, None
-        names = [effect for effect in effects if isinstance(effect, Named)]
-        self._do([effect for effect in effects if not isinstance(effect, Named)] + names[-1:])
+        self._do(_news(effects))
 
     def _opened(self, endpoint: StdioEndpoint) -> None:
         self._opening = False
@@ -478,6 +477,19 @@ class StdioActor(Actor):
     def _report(self, report: MouthReport) -> None:
         assert self.parent is not None
         self.parent.tell(report)
+
+
+def _news(effects: list[TalkEffect]) -> list[TalkEffect]:
+    """Of all that was heard of a time that is past, what holds now: the last name, and the dialog that is open."""
+    gone = {effect.dialog_id for effect in effects if isinstance(effect, reports.DialogGone)}
+    *_, name = (None, *(effect for effect in effects if isinstance(effect, Named)))
+    news = [
+        effect
+        for effect in effects
+        if not isinstance(effect, Named | reports.DialogGone)
+        and not (isinstance(effect, reports.DialogSeen) and effect.dialog_id in gone)
+    ]
+    return [*news, name] if name is not None else news
 
 
 __all__ = ["StdioActor"]

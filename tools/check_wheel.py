@@ -17,7 +17,6 @@ ROOT = Path(__file__).parent.parent
 DATA = (
     "lastword/py.typed",
     "lastword/runtime/_schema.sql",
-    "lastword/runtime/testing/conformance/pi_alone.ts",
     "lastword/runtime/testing/conformance/pi_asks.ts",
     "lastword/transports/providers/pi_extension.ts",
     "lastword/runtime/testing/scripted_cli.py",

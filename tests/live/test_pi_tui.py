@@ -22,21 +22,19 @@ import pytest
 import pane_promises
 import structured_promises
 from kit_system import until
-from lastword import Interrupt, events
-from lastword.runtime.testing import conformance
+from lastword import Answer, Interrupt, RejectedError, events
 from pane_kit import WAIT_S, PaneHost, Ways, keys, owners, screen
 from structured_kit import completed, completion_of, completions, of_type, on_record, seen
 
 OTHERWISE = frozenset(
     {
         "test_c02_a_plain_turn_completes_from_the_record",  # the record is of the process, not of the conversation
-        "test_c07_an_interrupt_at_any_point_settles_once_as_cancelled",  # of its six points one is a dialog
         "test_c24_a_draft_of_a_persons_is_not_mixed_with_ours",  # it holds nothing up
-        "test_c25_an_approval_is_a_dialog_that_the_host_answers",  # it has no permissions
+        "test_c25_an_approval_is_a_dialog_that_the_host_answers",  # it has no permissions: extensions ask
         "test_c03_an_api_error_is_a_failed_turn_with_its_kind_and_the_session_goes_on",
     }
 )
-"""Promises of a pane that Pi keeps in another way: each but the dialog's has its own below."""
+"""Promises of a pane that Pi keeps in another way: each has its own below."""
 _PROMISES = {name: test for name, test in vars(pane_promises).items() if name.startswith("test_")}
 assert set(_PROMISES) > OTHERWISE
 globals().update({name: test for name, test in _PROMISES.items() if name not in OTHERWISE})
@@ -57,23 +55,24 @@ test_c03_an_api_error_is_a_failed_turn_with_its_kind_and_the_session_goes_on = (
 
 pytestmark = pytest.mark.live
 CACHE = Path(os.environ.get("LASTWORD_CLI_CACHE") or "/nonexistent")
-ALONE = Path(conformance.__file__).with_name("pi_alone.ts")
+ASKS = str(Path(__file__).with_name("pi_extension.ts"))
 ARGS = ("--offline", "--no-approve")
 
 
-def ways(*args: str) -> Ways:
+def ways(**env: str) -> Ways:
     if not live_clis.is_there(CACHE, "pi"):
         pytest.skip("the pinned pi is not in the cache folder: make live")
     return Ways(
         provider="pi",
         version="1.6.0",
         argv=tuple(live_clis.argv_of(CACHE, "pi")),
-        options={"args": (*ARGS, *args)},
-        asking={"args": ARGS},
-        approval="",
+        options={"args": (*ARGS, "-e", ASKS)},
+        asking={"args": (*ARGS, "-e", ASKS)},
+        approval="[[tool:Bash:touch {file}]][[say:touched]] please",
         records="../state/panes/*[0-9].jsonl",
         ended='"agent_settled"',
         error_kinds={},
+        env=env,
     )
 
 
@@ -179,9 +178,9 @@ def test_c13_messages_at_the_very_end_of_runs_are_neither_lost_nor_doubled(host:
 
 @pytest.mark.contract("C19")
 def test_c19_a_run_that_an_extension_begins_is_a_turn_of_its_own() -> None:
-    with PaneHost(ways("-e", str(ALONE))) as host:
+    with PaneHost(ways(LASTWORD_TEST_ALONE="1")) as host:
         session = host.session()
-        done = session.run("[[say:ours]] and then go on by yourself", deadline_s=WAIT_S)
+        done = session.run("[[say:ours]]", deadline_s=WAIT_S)
         assert (done.status, done.answer) == ("completed", "ours")
         _, own = completed(session, 2)
         assert (own.origin, own.message_id) == ("task_notification", None)
@@ -194,11 +193,6 @@ def test_c19_a_run_that_an_extension_begins_is_a_turn_of_its_own() -> None:
 
 
 @pytest.mark.contract("C07")
-@pytest.mark.parametrize("point", ["before_typing", "typed", "no_output_yet", "streaming", "in_tool"])
-def test_c07_an_interrupt_at_five_points_settles_once_as_cancelled(host: PaneHost, point: str) -> None:
-    pane_promises.test_c07_an_interrupt_at_any_point_settles_once_as_cancelled(host, point)
-
-
 @pytest.mark.contract("C07")
 def test_c07_an_interrupt_while_pi_waits_to_try_again_is_a_cancellation(host: PaneHost) -> None:
     settings = host.kit.home / ".pi" / "agent" / "settings.json"
@@ -325,6 +319,78 @@ def test_c13_a_reload_of_its_extensions_neither_loses_nor_repeats_a_message(host
     until(lambda: set(owners(completions(session))) >= {ack.message_id for ack in acks}, within_s=WAIT_S)
     taken = [line["id"] for line in written(host) if line["ev"] == "taken"]
     assert len(taken) == len(set(taken)) == 4
+
+
+# --- dialogs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("C25")
+def test_c25_what_an_extension_asks_is_drawn_and_is_a_dialog_that_the_host_answers(host: PaneHost) -> None:
+    session = host.session()
+    ack = session.send("[[tool:Bash:touch allowed]][[say:done]] one")
+    opened = seen(session, events.DialogOpened)
+    assert (opened.body.kind, opened.body.options) == ("question", ("Yes", "No"))
+    assert opened.body.question == "May it run?\ntouch allowed"
+    assert session.snapshot().state == "awaiting_user"
+    until(lambda: "May it run?" in screen(session), within_s=WAIT_S)
+    assert not (host.kit.cwd / "allowed").exists()
+    assert session.send(Answer(opened.body.dialog_id, 1)).taken == "applied"
+    assert completion_of(session, ack.turn_id).status == "completed"
+    assert (host.kit.cwd / "allowed").exists()
+    assert [event.body.by for event in of_type(session, events.DialogClosed)] == ["host"]
+    until(lambda: "May it run?" not in screen(session), within_s=WAIT_S)
+
+    choice = session.send("[[tool:Bash:choose]][[say:thanks]] q")
+    opened = seen(session, events.DialogOpened, choice.seq)
+    assert (opened.body.question, opened.body.options) == ("Which?", ("A", "B", "Cancel"))
+    session.send(Answer(opened.body.dialog_id, 2))
+    assert completion_of(session, choice.turn_id).answer == "thanks"
+    assert of_type(session, events.ToolFinished)[-1].body.result == "chosen B\n"
+
+
+@pytest.mark.contract("C25")
+def test_c25_a_dialog_that_a_person_answers_in_the_pane_or_nobody_in_time_is_gone(host: PaneHost) -> None:
+    session = host.session()
+    ack = session.send("[[tool:Bash:touch allowed]][[say:done]] one")
+    opened = seen(session, events.DialogOpened)
+    until(lambda: "May it run?" in screen(session), within_s=WAIT_S)
+    keys(session, "Enter")
+    assert completion_of(session, ack.turn_id).answer == "done"
+    assert (host.kit.cwd / "allowed").exists()
+    with pytest.raises(RejectedError) as late:
+        session.send(Answer(opened.body.dialog_id, 2))
+    assert late.value.kind == "unknown_dialog"
+    waits = session.send("[[tool:Bash:wait]][[say:went on]] r")
+    seen(session, events.DialogOpened, waits.seq)
+    assert completion_of(session, waits.turn_id).answer == "went on"
+    assert [event.body.by for event in of_type(session, events.DialogClosed)] == ["elsewhere", "elsewhere"]
+    assert session.snapshot().dialog is None
+
+
+@pytest.mark.contract("C25")
+@pytest.mark.parametrize(("option", "loaded"), [("Trust (this session only)", True), ("Do not trust", False)])
+def test_c25_whether_the_folder_is_trusted_is_asked_before_anything_else(
+    host: PaneHost, option: str, loaded: bool
+) -> None:
+    settings = host.kit.home / ".pi" / "agent" / "settings.json"
+    kept = json.loads(settings.read_text(encoding="utf-8"))
+    settings.write_text(json.dumps({**kept, "defaultProjectTrust": "ask"}), encoding="utf-8")
+    theirs = host.kit.cwd / ".pi" / "extensions"
+    theirs.mkdir(parents=True)
+    mark = host.kit.cwd / "loaded"
+    (theirs / "mark.ts").write_text(
+        f'import {{ writeFileSync }} from "node:fs";\nexport default () => writeFileSync("{mark}", "x");\n',
+        encoding="utf-8",
+    )
+    session = host.session(args=("--offline",))
+    ack = session.send("hello")
+    opened = seen(session, events.DialogOpened)
+    assert (opened.body.kind, session.snapshot().state) == ("trust", "awaiting_user")
+    assert str(host.kit.cwd) in opened.body.question
+    assert not mark.exists()
+    assert session.send(Answer(opened.body.dialog_id, opened.body.options.index(option) + 1)).taken == "applied"
+    assert completion_of(session, ack.turn_id).answer == "echo: hello"
+    assert mark.exists() is loaded
 
 
 # --- lives ------------------------------------------------------------------------------------------------------------

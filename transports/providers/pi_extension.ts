@@ -9,6 +9,7 @@ const POLL_MS = 1000;
 const ABSENT_MS = 30_000; // Pi idle for so long behind a text that it was given, and no run: it has not taken it
 const RESULT_CHARS_MAX = 70_000;
 const KEY = Symbol.for("lastword.pi");
+const WATCHED = Symbol.for("lastword.pi.watched");
 
 type Text = {
   id: string;
@@ -22,6 +23,9 @@ type Text = {
   unwanted: boolean;
   tidied: boolean;
 };
+
+type Asked = { kind: string; question: string; options: string[]; values: unknown[]; none: unknown; timeout?: number };
+type Dialog = { answer: (option: number) => void; dismiss: () => void };
 
 class Mouth {
   pi: any;
@@ -39,6 +43,8 @@ class Mouth {
   private settles = 0;
   private compacting = false;
   private abortNext = false;
+  private dialogs = new Map<string, Dialog>(); // drawn for a person, and told: whoever is first answers
+  private asked = 0;
 
   constructor(stream: string) {
     this.out = openSync(`${stream}.jsonl`, "a", 0o600);
@@ -108,6 +114,8 @@ class Mouth {
         this.say({ ev: "withdrawn", id: command.id });
       }
       for (const each of this.queued) if (each.id === command.id) each.unwanted = true;
+    } else if (command.do === "answer") {
+      this.dialogs.get(command.dialog)?.answer(command.option);
     } else if (command.do === "interrupt") {
       if (command.settles < this.settles) return; // that run is over: the next one would be hit
       this.pump(); // what it means may be the text right before it
@@ -227,6 +235,7 @@ class Mouth {
     const draft = this.ctx.ui.getEditorText();
     const ours = this.queued.filter((each) => !each.tidied);
     this.ctx.abort(); // Pi puts its queue into the editor: of that only what is not ours stays there
+    for (const dialog of [...this.dialogs.values()]) dialog.dismiss(); // a run that waits for an answer does not end
     if (!ours.length) return;
     for (const each of ours) each.tidied = true;
     this.ctx.ui.setEditorText([...this.theirs, draft].filter((each: string) => each.trim()).join("\n\n"));
@@ -281,6 +290,7 @@ class Mouth {
     this.pi = pi;
     this.ctx = ctx;
     this.compacting = false;
+    this.watch(ctx.ui);
     const file = ctx.sessionManager.getSessionFile();
     this.say({ ev: "session_start", reason: event.reason, file, leaf: ctx.sessionManager.getLeafId() });
     if (event.reason !== "startup" && event.reason !== "reload") {
@@ -297,6 +307,68 @@ class Mouth {
     this.say({ ev: "session_shutdown", reason: event.reason });
   }
 
+  // --- dialogs ------------------------------------------------------------------------------------------------
+
+  // Draw it, tell it, and take the answer of whoever is first: a person in the pane, or the host.
+  private ask(asked: Asked, draw: (signal: AbortSignal) => Promise<unknown>): Promise<unknown> {
+    const { kind, question, options, values, none, timeout } = asked;
+    const id = `${Date.now()}-${++this.asked}`;
+    const drawn = new AbortController();
+    return new Promise((resolve, reject) => {
+      const end = (by: string, tell: () => void) => {
+        if (!this.dialogs.delete(id)) return;
+        this.say({ ev: "dialog_closed", id, by });
+        drawn.abort();
+        tell();
+      };
+      this.dialogs.set(id, {
+        answer: (option) => {
+          if (option >= 1 && option <= values.length) end("host", () => resolve(values[option - 1]));
+        },
+        dismiss: () => end("interrupt", () => resolve(none)),
+      });
+      this.say({ ev: "dialog", id, kind, msg: question, options, timeout });
+      draw(drawn.signal).then(
+        (value) => end("pane", () => resolve(value)),
+        (error) => end("pane", () => reject(error)),
+      );
+    });
+  }
+
+  // Every extension asks through this object.
+  watch(ui: any, kind = "question"): void {
+    if (!ui || ui[WATCHED]) return;
+    ui[WATCHED] = true;
+    const { select, confirm, input, editor } = ui;
+    const words = (...each: any[]) => each.filter((word) => typeof word === "string" && word).join("\n");
+    const until = (opts: any, signal: AbortSignal) =>
+      ({ ...opts, signal: opts?.signal ? AbortSignal.any([opts.signal, signal]) : signal });
+    if (select)
+      ui.select = (title: string, options: string[], opts?: any) => {
+        const asked = { kind, question: title, timeout: opts?.timeout, none: undefined };
+        const choices = { options: [...options, "Cancel"], values: [...options, undefined] };
+        return this.ask({ ...asked, ...choices }, (signal) => closing(select(title, options, until(opts, signal)), kind, signal));
+      };
+    if (confirm)
+      ui.confirm = (title: string, message: string, opts?: any) => {
+        const asked = { kind, question: words(title, message), timeout: opts?.timeout, none: false };
+        const choices = { options: ["Yes", "No"], values: [true, false] };
+        return this.ask({ ...asked, ...choices }, (signal) => closing(confirm(title, message, until(opts, signal)), kind, signal));
+      };
+    if (input)
+      ui.input = (title: string, placeholder?: string, opts?: any) => {
+        const asked = { kind, question: title, timeout: opts?.timeout, none: undefined };
+        const choices = { options: ["Cancel"], values: [undefined] }; // it wants words, and an answer is an option
+        return this.ask({ ...asked, ...choices }, (signal) => closing(input(title, placeholder, until(opts, signal)), kind, signal));
+      };
+    if (editor)
+      ui.editor = (title: string, prefill?: string) => {
+        const kept = typeof prefill === "string" ? { options: ["Leave the text as it is"], values: [prefill] } : { options: [], values: [] };
+        const choices = { options: [...kept.options, "Cancel"], values: [...kept.values, undefined] };
+        return this.ask({ kind, question: title, none: undefined, ...choices }, (signal) => closing(editor(title, prefill), "trust", signal));
+      };
+  }
+
   private tick(): void {
     this.flush();
     this.read();
@@ -310,6 +382,17 @@ class Mouth {
     }
     this.pump();
   }
+}
+
+// What Pi draws before it is up, and its editor, no signal takes away: Escape does, as a person's would.
+function closing(drawn: Promise<unknown>, kind: string, signal: AbortSignal): Promise<unknown> {
+  let open = true;
+  const over = () => {
+    open = false;
+  };
+  drawn.then(over, over);
+  if (kind === "trust") signal.addEventListener("abort", () => open && process.stdin.emit("data", Buffer.from("\x1b")));
+  return drawn;
 }
 
 function textOf(content: any): string {
@@ -334,6 +417,10 @@ export default function (pi: any) {
   const mouth: Mouth | undefined = world[KEY];
   if (!mouth) return;
 
+  pi.on("project_trust", (_event: any, ctx: any) => {
+    mouth.watch(ctx.ui, "trust"); // what Pi then asks, if it has to, is told
+    return { trusted: "undecided" };
+  });
   pi.on("session_start", (event: any, ctx: any) => mouth.began(pi, event, ctx));
   pi.on("session_shutdown", (event: any) => mouth.ended(event));
   pi.on("input", (event: any, ctx: any) => mouth.heard(event, ctx));

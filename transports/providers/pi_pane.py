@@ -32,6 +32,7 @@ class PiPaneAdapter(Pi):
             "absorbs_while_busy",
             "interrupt",
             "resume",
+            "dialogs",
             "tool_calls",
             "cli_started_turns",
             "asserts_completion",

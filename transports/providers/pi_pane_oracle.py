@@ -26,7 +26,7 @@ from lastword.transports.providers.pi_oracle import RunOracle
 from lastword.transports.providers.pi_records import Pushed
 
 REASON_CHARS_MAX = 300
-SILENT = frozenset({"taken", "withdrawn", "returned", "session_shutdown"})
+SILENT = frozenset({"taken", "withdrawn", "returned", "session_shutdown", "dialog", "dialog_closed"})
 
 _PUSHED = decoding.Decoder(Pushed)
 

@@ -5,6 +5,8 @@ text whose fate is not known is simply written again. It says ``taken`` before i
 text count as submitted, and one that a process never took is the next one's. It gives Pi one at a time, keeps those
 that Pi cannot take now, and gives those that Pi puts back behind an interrupt again.
 
+What an extension or Pi itself asks is drawn for a person and told here: whoever answers first has answered.
+
 An interrupt names how many runs had settled when it was wanted: a run that began since is not hit by it.
 
 Source: Pi 1.6.0, docs/providers/pi.md.
@@ -13,10 +15,11 @@ Source: Pi 1.6.0, docs/providers/pi.md.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.talk import GiveUp, Named, Remind, TalkEffect, Write
@@ -31,13 +34,14 @@ from lastword.actors.core.typing_effects import (
 )
 from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import UNREADABLE
+from lastword.transports.providers.open_questions import OpenQuestions, Question, reply
 from lastword.transports.providers.pi import conversation_of
 from lastword.transports.providers.pi_records import Pushed
 
 HANDSHAKE_S = 60.0
 """How long it may take until the extension speaks: Pi's other extensions and MCP servers come up first."""
 KNOWN_MAX = 4096
-HEARD = (b'"session_start"', b'"taken"', b'"withdrawn"', b'"user"', b'"agent_settled"')
+HEARD = (b'"session_start"', b'"taken"', b'"withdrawn"', b'"user"', b'"agent_settled"', b'"dialog')
 NOT_WRITTEN = "what is said to the CLI could not be written to its file"
 
 _LINE = decoding.Decoder(Pushed)
@@ -61,6 +65,7 @@ class PiPaneTalk:
         self._turn: TurnId | None = None
         """Whose run it is, where its message came with a turn."""
         self._over: deque[TurnId] = deque(maxlen=KNOWN_MAX)
+        self._questions = OpenQuestions[Question]()
 
     # --- what is wanted ---------------------------------------------------------------------------------------------
 
@@ -104,9 +109,13 @@ class PiPaneTalk:
         write = Write(data=_encoded({"do": "interrupt", "settles": self._settles}))
         return [Interrupted(turn_id=turn_id), write]
 
-    def answer(self, token: str, dialog_id: str, option: int) -> list[TalkEffect]:  # noqa: ARG002
-        """No dialog is told here."""
-        return [AnswerResult(token=token, applied=False)]
+    def answer(self, token: str, dialog_id: str, option: int) -> list[TalkEffect]:
+        """As :class:`~lastword.actors.core.talk.Talk`."""
+        question = self._questions.take(dialog_id, option)
+        if question is None:
+            return [AnswerResult(token=token, applied=False)]
+        write = reply(_encoded({"do": "answer", "dialog": question.request_id, "option": option}), token)
+        return [write, *self._questions.answered(question, token)]
 
     def proved(self, message_id: MessageId) -> list[TalkEffect]:  # noqa: ARG002
         """The extension says more."""
@@ -114,6 +123,8 @@ class PiPaneTalk:
 
     def reminded(self, name: str) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
+        if name == "handshake" and not self._ready and self._asks:
+            return self.opened()  # a person, or the host, takes time over it
         if name == "handshake" and not self._ready:
             return [GiveUp(reason=f"the extension did not come up within {HANDSHAKE_S:g} s")]
         return []
@@ -143,9 +154,17 @@ class PiPaneTalk:
                 self._user(said.id)
             case "agent_settled":
                 self._settled()
+            case "dialog":
+                return self._questions.ask(_question(said))
+            case "dialog_closed":
+                return self._questions.drop(said.id)
             case _:
                 pass
         return []
+
+    @property
+    def _asks(self) -> bool:
+        return any(True for _ in self._questions)
 
     def _began(self, said: Pushed) -> list[TalkEffect]:
         effects: list[TalkEffect] = []
@@ -178,6 +197,12 @@ class PiPaneTalk:
     def _remember(self, message_id: str, job: Job | None) -> None:
         self._known[message_id] = job
         forget_oldest(self._known, KNOWN_MAX)
+
+
+def _question(said: Pushed) -> Question:
+    kind: Literal["trust", "question"] = "trust" if said.kind == "trust" else "question"
+    dialog = DialogOpen(key=said.id, question=said.msg or "", options=tuple(said.options), kind=kind)
+    return Question(request_id=said.id, dialog=dialog, choices=dialog.options)
 
 
 def _encoded(command: dict[str, Any]) -> bytes:

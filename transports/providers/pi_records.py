@@ -94,7 +94,8 @@ class Recorded(msgspec.Struct, frozen=True):
 class Pushed(msgspec.Struct, frozen=True, rename="camel"):
     """One line of a push extension: what an extension's handlers were told; ``t`` in milliseconds.
 
-    Of ours alone: ``id``, whose message it is; ``at``, the message's own stamp (ms); ``file``, of the conversation.
+    Of ours alone: ``id``, whose message it is, or of a dialog; ``at``, the message's own stamp (ms); ``file``, of the
+    conversation; ``kind`` and ``options`` of a dialog, whose question is ``msg``.
     """
 
     ev: str = ""
@@ -117,6 +118,8 @@ class Pushed(msgspec.Struct, frozen=True, rename="camel"):
     args: Any = None
     file: str | None = None
     source: str = ""
+    kind: str = ""
+    options: list[str] = []
 
     @property
     def name(self) -> str:

@@ -26,7 +26,6 @@ EMULATORS: Mapping[AdapterKey, Path] = {
 _AGENT_TOOL = '[[tool:Agent:{{"description": "d", "prompt": "sub do it", "subagent_type": "general-purpose"}}]]'
 _ESCALATED = '"sandbox_permissions": "require_escalated", "justification": "May I?"'
 _PI_EXTENSION = HERE / "conformance" / "pi_asks.ts"
-_PI_ALONE = HERE / "conformance" / "pi_alone.ts"
 _DIFFERENT: Mapping[AdapterKey, Mapping[str, Any]] = {
     ("claude-code", "tmux"): {
         "options": {"permission_mode": "default"},
@@ -43,7 +42,7 @@ _DIFFERENT: Mapping[AdapterKey, Mapping[str, Any]] = {
         "allow": ("Yes, proceed", "Yes"),
     },
     ("pi", "tmux"): {
-        "options": {"args": ("--offline", "--no-approve", "-e", str(_PI_ALONE))},
+        "options": {"args": ("--offline", "--no-approve", "-e", str(_PI_EXTENSION))},
         "words": Words(background="[[say:{text}]] and then go on by yourself"),
     },
     ("pi", "structured"): {
