@@ -5,6 +5,7 @@
 // Pi evaluates this file anew at /new, /resume, /fork and /reload: what must outlive that stands in one global.
 import { openSync, readSync, watch, writeSync } from "node:fs";
 
+const VERSION = 1; // of these lines
 const POLL_MS = 1000;
 const ABSENT_MS = 30_000; // Pi idle for so long behind a text that it was given, and no run: it has not taken it
 const RESULT_CHARS_MAX = 70_000;
@@ -60,7 +61,7 @@ class Mouth {
   // --- the record -----------------------------------------------------------------------------------------------
 
   say(line: object): void {
-    const data = Buffer.from(JSON.stringify({ t: Date.now(), ...line }) + "\n");
+    const data = Buffer.from(JSON.stringify({ v: VERSION, t: Date.now(), ...line }) + "\n");
     this.unwritten = this.unwritten.length ? Buffer.concat([this.unwritten, data]) : data;
     this.flush();
   }
