@@ -176,6 +176,46 @@ def test_c13_messages_at_the_very_end_of_runs_are_neither_lost_nor_doubled(host:
     assert sorted(begun) == sorted(ack.message_id for ack in acks)
 
 
+@pytest.mark.contract("C13")
+@pytest.mark.contract("C24")
+def test_c24_a_command_that_stands_there_twice_or_torn_or_late_does_nothing(host: PaneHost) -> None:
+    session = host.session()
+    first = session.send("hello")
+    assert completion_of(session, first.turn_id).answer == "echo: hello"
+    second = session.send("[[sleep:2]][[say:whole]]")
+    seen(session, events.TurnStarted, second.seq)
+    (commands,) = (host.kit.root / "state" / "panes").glob("*.sent.jsonl")
+    with commands.open("a", encoding="utf-8") as file:
+        file.write('{"do":"interrupt","settles":0}\n')  # it means the run that is over
+        file.write(json.dumps({"do": "say", "id": first.message_id, "text": "hello"}) + "\n")
+        file.write('{"do":"say","id":"m_torn","te\n[1]\nnull\n{"do":"say","id":7,"text":8}\n')
+    done = completion_of(session, second.turn_id)
+    assert (done.status, done.answer, done.joined) == ("completed", "whole", ())
+    assert session.run("on", deadline_s=WAIT_S).answer == "echo: on"
+    assert len(completions(session)) == 3
+
+
+@pytest.mark.contract("C13")
+@pytest.mark.contract("C19")
+def test_c13_a_message_while_a_person_has_pi_compact_waits_for_that(host: PaneHost) -> None:
+    settings = host.kit.home / ".pi" / "agent" / "settings.json"
+    kept = json.loads(settings.read_text(encoding="utf-8"))
+    keep = {"enabled": True, "reserveTokens": 1000, "keepRecentTokens": 1}
+    settings.write_text(json.dumps({**kept, "compaction": keep}), encoding="utf-8")
+    session = host.session()
+    for number in range(3):
+        assert session.run(f"number {number} " + "x" * 400, deadline_s=WAIT_S).status == "completed"
+    keys(session, "-l", "/compact [[sleep:2]][[say:summed up]]")
+    time.sleep(0.3)
+    keys(session, "Enter")
+    until(lambda: "ompacting" in screen(session), within_s=WAIT_S)
+    done = session.run("after it", deadline_s=WAIT_S)
+    assert (done.status, done.answer) == ("completed", "echo: after it")
+    begun = [line["ev"] for line in written(host)]
+    assert begun.index("session_compact") < len(begun) - begun[::-1].index("taken")
+    assert len(completions(session)) == 4
+
+
 @pytest.mark.contract("C19")
 def test_c19_a_run_that_an_extension_begins_is_a_turn_of_its_own() -> None:
     with PaneHost(ways(LASTWORD_TEST_ALONE="1")) as host:
