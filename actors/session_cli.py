@@ -21,7 +21,7 @@ from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState
 from lastword.actors.core.talk import Named, TalkReport
-from lastword.actors.core.world import Bytes, Endpoint
+from lastword.actors.core.world import Bytes, Endpoint, StdioEndpoint
 from lastword.actors.session_messages import Rows
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Cli:
         """Take over one that lives already. One behind a pipe is mute: it is followed until it has ended."""
         self._live = True
         self._launch_reason = "attach"
-        self._orphan = self._session.deps.streams is not None
+        self._orphan = isinstance(endpoint, StdioEndpoint) and endpoint.orphaned
         if self._orphan:
             self.state = "idle"
         self._follow(earlier=True)
@@ -114,7 +114,7 @@ class Cli:
                 request=self._asked(resume=True),
                 epoch=self.epoch,
                 command=self._session.record.row.command,
-                texts=() if self._orphan else self._perhaps_in_box(),
+                texts=self._perhaps_in_box() if self._session.deps.streams is None else (),
             )
         )
 
@@ -307,12 +307,14 @@ class Cli:
             if not any(session.core.open.values()) and not session.core.backlog:
                 session.apply(session.core.moved(named.native_session, named.before_at))
             return
-        session.core.native_session = named.native_session
+        previous, session.core.native_session = session.core.native_session, named.native_session
         self.handle = msgspec.structs.replace(self.handle, native_session_id=named.native_session)
+        rebound = events.SessionRebound(native_session_id=named.native_session, previous=previous)
         session.record.send(
+            drafts=(events.Draft(body=rebound),) if previous else (),
             session=session.record.change(
                 native_session=named.native_session, handle=msgspec.json.encode(self.handle).decode()
-            )
+            ),
         )
         if session.deps.streams is None:
             self._follow()

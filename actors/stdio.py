@@ -7,7 +7,8 @@ A conversation that the CLI names is spoken in once that name is on record: else
 its end and not itself again.
 
 A CLI whose host died has lost its stdin: it is not spoken to again (*mute*). It is left to end by itself, and what is
-delivered meanwhile waits for the next one.
+delivered meanwhile waits for the next one. One that reads a file instead is spoken to on: its talk first hears all that
+it ever said.
 """
 
 from __future__ import annotations
@@ -144,15 +145,15 @@ class StdioActor(Actor):
         self._gone: Gone | None = None
         """Its exit, in a close: told once what it started has ended too."""
         self._opening = False
+        self._replayed: list[TalkEffect] | None = None
+        """What the talk makes of all that was said before it was taken over; None: it hears what is said."""
 
     def receive(self, message: StdioCommand) -> None:
         match message:
             case Open():
                 self._open(message)
             case Attach():
-                self._begin(message.epoch, message.request, name="")
-                self._was_ready = True  # in the life before: its end is no failed start
-                self._opened(cast("StdioEndpoint", message.endpoint))
+                self._attach(message, cast("StdioEndpoint", message.endpoint))
             case Close():
                 self._close(message.grace_s)
             case Nudge() | MovedUnseen():
@@ -267,11 +268,35 @@ class StdioActor(Actor):
             on_opened=lambda result: ref.tell(_Opened(result, epoch)),
         )
 
+    def _attach(self, attach: Attach, endpoint: StdioEndpoint) -> None:
+        """One of an earlier life of the host, which heard all that is there; a conversation that it was in meanwhile
+        and has left again is no news.
+        """
+        self._begin(attach.epoch, attach.request, name="")
+        self._was_ready = True  # in the life before: its end is no failed start
+        if endpoint.orphaned:
+            self._opened(endpoint)
+            return
+        self._talk = self._adapter.talk(attach.request)
+        self._replayed = []
+        self._opened(endpoint)
+        self._read_rest()
+        effects, self._replayed = self._replayed, None
+        self._do(_news(effects))
+
     def _opened(self, endpoint: StdioEndpoint) -> None:
         self._opening = False
         self._endpoint = endpoint
         epoch, ref = self._epoch, self.ref
-        self._report(Opened(epoch=epoch, pane_id=endpoint.pane_id, pid=endpoint.pid, pid_start=endpoint.pid_start))
+        self._report(
+            Opened(
+                epoch=epoch,
+                pane_id=endpoint.pane_id,
+                pid=endpoint.pid,
+                pid_start=endpoint.pid_start,
+                attach=self._transport.attach_command(endpoint),
+            )
+        )
         self._transport.watch_exit(endpoint, lambda status: ref.tell(_Exited(status, epoch)))
         if self._closing is not None:
             self._close(self._closing)
@@ -374,6 +399,9 @@ class StdioActor(Actor):
         self._do(waiting or [])
 
     def _do(self, effects: list[TalkEffect]) -> None:
+        if self._replayed is not None:
+            self._replayed += effects
+            return
         for number, effect in enumerate(effects):
             if self._unrecorded is not None:
                 self._unrecorded += effects[number:]
@@ -449,6 +477,19 @@ class StdioActor(Actor):
     def _report(self, report: MouthReport) -> None:
         assert self.parent is not None
         self.parent.tell(report)
+
+
+def _news(effects: list[TalkEffect]) -> list[TalkEffect]:
+    """Of all that was heard of a time that is past, what holds now: the last name, and the dialog that is open."""
+    gone = {effect.dialog_id for effect in effects if isinstance(effect, reports.DialogGone)}
+    *_, name = (None, *(effect for effect in effects if isinstance(effect, Named)))
+    news = [
+        effect
+        for effect in effects
+        if not isinstance(effect, Named | reports.DialogGone)
+        and not (isinstance(effect, reports.DialogSeen) and effect.dialog_id in gone)
+    ]
+    return [*news, name] if name is not None else news
 
 
 __all__ = ["StdioActor"]

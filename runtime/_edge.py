@@ -7,10 +7,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, assert_never, cast
 
 import msgspec
 
+from lastword.actors.core.adapter import AnyAdapter, is_spoken_to
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import TransportTimeoutError, UsageError
 from lastword.actors.core.ids import SessionId
@@ -20,6 +21,8 @@ from lastword.actors.core.tools import Tool
 from lastword.actors.core.world import Endpoint, Files, Streams, Transport, Wakes
 
 if TYPE_CHECKING:
+    from lastword.actors.core.world import PaneEndpoint
+    from lastword.transports.filed_panes import FiledPanes
     from lastword.transports.tmux_find import Lodger
 
 LIST_S = 5.0
@@ -52,6 +55,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         streams: what children behind pipes leave; None for a transport of another kind.
+        filed: of panes: the same ones for CLIs that are spoken to by files.
         close: ends all CLIs of the transport within about the grace given, seconds.
         reattach: the living CLI of a session whose actor failed, or None.
         left, threads_left: after ``close``: processes that live in spite of it, as ``pid (name)``, and threads.
@@ -67,6 +71,19 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     left: Callable[[], tuple[str, ...]] = nothing_left
     threads_left: Callable[[], tuple[str, ...]] = nothing_left
     streams: Streams | None = None
+    filed: FiledPanes | None = None
+
+    def transport_of(self, adapter: AnyAdapter) -> tuple[Transport, Streams | None]:
+        """How its CLIs are opened, and what they leave."""
+        if self.filed is not None and is_spoken_to(adapter):
+            return self.filed, self.filed
+        return self.transport, self.streams
+
+    def endpoint_of(self, adapter: AnyAdapter, name: str, endpoint: Endpoint | None) -> Endpoint | None:
+        """A living CLI, as that adapter's transport has it."""
+        if endpoint is not None and self.filed is not None and is_spoken_to(adapter):
+            return self.filed.of(name, cast("PaneEndpoint", endpoint))
+        return endpoint
 
 
 def open_edge(
@@ -180,6 +197,11 @@ def open_structured_edge(state: Path, env: Mapping[str, str], told: Callable[[st
     )
 
 
+def panes_folder(state: Path) -> Path:
+    """Where CLIs in panes that are spoken to by files write, and are told."""
+    return state.resolve() / "panes"
+
+
 def socket_name(state: Path) -> str:
     """The tmux socket of a state folder: the same one after a restart."""
     return "lastword-" + hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:12]
@@ -198,6 +220,7 @@ def open_tmux_edge(
     Raises:
         TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
     """
+    from lastword.transports.filed_panes import FiledPanes  # noqa: PLC0415
     from lastword.transports.files import LocalFiles  # noqa: PLC0415
     from lastword.transports.process import ProcessId, child_start  # noqa: PLC0415
     from lastword.transports.tmux import PaneRow, TmuxServer  # noqa: PLC0415
@@ -210,6 +233,7 @@ def open_tmux_edge(
     transport = RenewingTmux(lambda: TmuxServer(socket_path.name, env=env, tmpdir=socket_path.parent.parent))
     transport.start()
     server = transport.server
+    filed = FiledPanes(transport, panes_folder(state))
     wakes = FileWatcher(told=told)
     survivors_of_close: list[str] = []
 
@@ -236,6 +260,7 @@ def open_tmux_edge(
 
     def survivors(rows: Mapping[SessionId, SessionRow]) -> dict[SessionId, Survivor]:
         found: dict[SessionId, Survivor] = {}
+        filed.keep_only(rows)
         process = server.process
         if not server.adopted or process is None:
             return found
@@ -274,6 +299,7 @@ def open_tmux_edge(
         survivors=survivors,
         reattach=reattach,
         left=lambda: tuple(survivors_of_close),
+        filed=filed,
     )
 
 

@@ -566,8 +566,11 @@ class Runtime:
         seq = self._journal.last_seq(row.session_id)
         last = self._journal.events(row.session_id, max(0, seq - 1), 1)
         open_turns = {turn.turn_id for turn in unsettled}
+        epoch = max(row.epoch, survivor.epoch if survivor is not None else 0)
+        edge = self._open_edge(row.transport)
+        endpoint = survivor.endpoint if survivor is not None else None
         first = Rehydrate(
-            endpoint=survivor.endpoint if survivor is not None else None,
+            endpoint=edge.endpoint_of(adapter, f"{row.session_id}-{epoch}", endpoint),
             turns=unsettled,
             messages=tuple(
                 each
@@ -579,7 +582,7 @@ class Runtime:
             last_completion=self._journal.last_completion(row.session_id),
             seq=seq,
             last_at=last[0].at if last else row.opened_at,
-            epoch=max(row.epoch, survivor.epoch if survivor is not None else 0),
+            epoch=epoch,
             dormant=(survivor is None or survivor.endpoint is None)
             and row.handle == "{}"
             and not unsettled
@@ -587,7 +590,7 @@ class Runtime:
                 each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages
             ),
         )
-        return self._start(row, adapter, executable, config, self._open_edge(row.transport), first)
+        return self._start(row, adapter, executable, config, edge, first)
 
     def _start(
         self,
@@ -628,15 +631,16 @@ class Runtime:
         )
 
     def _deps(self, adapter: AnyAdapter, edge: Edge) -> SessionDeps:
+        transport, streams = edge.transport_of(adapter)
         return SessionDeps(
             journal=self._writer,
             reader=self._journal,
             adapter=adapter,
-            transport=edge.transport,
+            transport=transport,
             files=edge.files,
             wakes=edge.wakes,
             entropy=self._entropy,
-            streams=edge.streams,
+            streams=streams,
             ask_policy=self._policy.ask if self._policy is not None else None,
             live=self._hub.live,
             limits=self._limits,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from kit_system import until
@@ -24,6 +26,7 @@ class Ways(NamedTuple):
         approval: a prompt that has it ask, with ``{file}`` that the tool would make.
         records: glob of its records below the home. ended: what a record holds once its turn is over.
         error_kinds: how a turn fails that the model server answers with that HTTP status for ever.
+        env: more environment.
         stamped_early_s: how much later than its stamp such a CLI, one of eight on a busy machine, writes a record.
     """
 
@@ -37,6 +40,7 @@ class Ways(NamedTuple):
     ended: str
     error_kinds: dict[int, str]
     stamped_early_s: float = 0.0
+    env: Mapping[str, str] = MappingProxyType({})
 
 
 class PaneHost:
@@ -50,6 +54,7 @@ class PaneHost:
 
     def __enter__(self) -> Self:
         self.kit.__enter__()
+        self.kit.env = {**self.kit.env, **self.ways.env}
         self.open()
         return self
 

@@ -18,6 +18,7 @@ DATA = (
     "lastword/py.typed",
     "lastword/runtime/_schema.sql",
     "lastword/runtime/testing/conformance/pi_asks.ts",
+    "lastword/transports/providers/pi_extension.ts",
     "lastword/runtime/testing/scripted_cli.py",
 )
 ENTRY = "lastword = lastword.runtime.command:main"

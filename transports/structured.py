@@ -18,10 +18,10 @@ from pathlib import Path
 
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError, RejectedError, TransportError
-from lastword.actors.core.ids import SessionId
 from lastword.actors.core.world import NotWritten, PerhapsWritten, StdioEndpoint, WriteResult, Written
 from lastword.transports._guard import guarded
 from lastword.transports.process import Ended, ExitWatcher, ProcessId, carriers, end_families, named, pid_start
+from lastword.transports.stream_files import StreamFiles, append_to
 
 MARK = "LASTWORD_CHILD"
 """In the environment of a child and of all that it starts: which process of which session it belongs to."""
@@ -34,7 +34,6 @@ REAP_S = 0.5
 """For the exit status of one that is gone; one that lives in spite of everything has none."""
 LAST_WORDS_BYTES = 4096
 LAST_WORDS_CHARS = 400
-STREAM_ENDINGS = (".jsonl", ".sent.jsonl", ".err")
 
 
 class Child:
@@ -193,7 +192,7 @@ class _Piece:
         self.at = 0
 
 
-class Children:
+class Children(StreamFiles):
     """The transport ``structured``. Thread-safe; nothing blocks but :meth:`close`.
 
     Args:
@@ -204,7 +203,7 @@ class Children:
     name: TransportName = "structured"
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
-        self._folder = folder
+        super().__init__(folder)
         self._env = dict(env)
         self._exits = ExitWatcher()
         self._lock = threading.Lock()
@@ -216,29 +215,9 @@ class Children:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    # --- files ------------------------------------------------------------------------------------------------------
-
-    @property
-    def folder(self) -> Path:
-        """Where stream files stand."""
-        return self._folder
-
-    def stream(self, name: str) -> str:
-        """As :class:`~lastword.actors.core.world.StdioTransport`."""
-        return str(self._folder / name)
-
-    def keep(self, name: str, data: bytes) -> None:
-        """As :class:`~lastword.actors.core.world.StdioTransport`."""
-        try:
-            fd = self._append_to(f"{self.stream(name)}.sent.jsonl")
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise TransportError("transport_failed", f"what is sent could not be kept: {error.strerror}") from error
+    def attach_command(self, endpoint: Child) -> tuple[str, ...]:  # noqa: ARG002
+        """As :class:`~lastword.actors.core.world.StdioTransport`: nothing is drawn."""
+        return ()
 
     def last_words(self, name: str) -> str:
         """As :class:`~lastword.actors.core.world.StdioTransport`."""
@@ -250,33 +229,6 @@ class Children:
         except OSError:
             return ""
         return " / ".join(line.strip() for line in text.splitlines() if line.strip())[-LAST_WORDS_CHARS:]
-
-    def discard(self, session_id: SessionId, before_epoch: int | None) -> None:
-        """As :class:`~lastword.actors.core.world.StdioTransport`."""
-        for path, known, epoch in self.streams():
-            if known == session_id and (before_epoch is None or epoch < before_epoch):
-                path.unlink(missing_ok=True)
-
-    def epochs(self, session_id: SessionId) -> list[int]:
-        """As :class:`~lastword.actors.core.world.StdioTransport`."""
-        found = {epoch for path, known, epoch in self.streams() if known == session_id and path.name.endswith(".jsonl")}
-        return sorted(found)
-
-    def streams(self) -> list[tuple[Path, SessionId, int]]:
-        """Every stream file: whose, and of which epoch."""
-        found: list[tuple[Path, SessionId, int]] = []
-        try:
-            names = [path.name for path in self._folder.iterdir()]
-        except OSError:
-            return found
-        for name in names:
-            session_id, _, number = name.partition(".")[0].rpartition("-")
-            if session_id and number.isdigit() and name.endswith(STREAM_ENDINGS):
-                found.append((self._folder / name, SessionId(session_id), int(number)))
-        return found
-
-    def _append_to(self, path: str) -> int:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     # --- children ---------------------------------------------------------------------------------------------------
 
@@ -352,11 +304,11 @@ class Children:
             self._children.discard(child)
 
     def _start(self, name: str, argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Child:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         stem = self.stream(name)
-        out = self._append_to(f"{stem}.jsonl")
+        self.make_folder()
+        out = append_to(f"{stem}.jsonl")
         try:
-            err = self._append_to(f"{stem}.err")
+            err = append_to(f"{stem}.err")
             try:
                 popen = subprocess.Popen(
                     list(argv),

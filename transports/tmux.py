@@ -24,7 +24,7 @@ import msgspec
 
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError, TransportError, TransportTimeoutError, UsageError
-from lastword.actors.core.world import Endpoint
+from lastword.actors.core.world import Endpoint, PaneEndpoint
 from lastword.transports._guard import guarded
 from lastword.transports.process import (
     ExitWatcher,
@@ -413,7 +413,7 @@ class TmuxServer:
         env: Mapping[str, str],
         width: int,
         height: int,
-        on_opened: Callable[[Endpoint | LastwordError], None],
+        on_opened: Callable[[PaneEndpoint | LastwordError], None],
     ) -> None:
         """As :meth:`open_pane`."""
         self.open_pane(name, argv, cwd=cwd, env=env, width=width, height=height, on_opened=on_opened)

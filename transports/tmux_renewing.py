@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, TransportError
-from lastword.actors.core.world import Endpoint
+from lastword.actors.core.world import Endpoint, PaneEndpoint
 from lastword.transports.process import named
 from lastword.transports.tmux import TmuxServer
 
@@ -71,12 +71,12 @@ class RenewingTmux:
         env: Mapping[str, str],
         width: int,
         height: int,
-        on_opened: Callable[[Endpoint | LastwordError], None],
+        on_opened: Callable[[PaneEndpoint | LastwordError], None],
     ) -> None:
         """As the port says; on a dead server the pane opens in a new one."""
 
         def open_in(server: TmuxServer) -> None:
-            def opened(result: Endpoint | LastwordError) -> None:
+            def opened(result: PaneEndpoint | LastwordError) -> None:
                 if not isinstance(result, LastwordError):
                     self._server_of[result] = server
                 on_opened(result)

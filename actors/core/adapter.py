@@ -52,8 +52,8 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
         executable: argv prefix of the CLI (usually one absolute path).
         env: the environment that the CLI will see (adapters read HOME and their own settings from it).
         resume: continue that conversation instead of starting it.
-        stream: path, without its ending, of the files that keep what is said over this very process's pipes; "" for
-            one in a pane.
+        stream: path, without its ending, of the files that keep what this very process says and is told; "" for one
+            in a pane that is typed into.
         since_start_s: how long ago a process of this conversation was last started, where it is resumed behind pipes.
     """
 
@@ -323,7 +323,9 @@ class PaneAdapter(Adapter, Protocol):
 
 
 class StructuredAdapter(Adapter, Protocol):
-    """One provider over its own protocol on a child's stdin and stdout."""
+    """One provider over a protocol of lines: on a child's stdin and stdout, or, in a pane, by files that an extension
+    of ours inside the CLI reads and writes (:func:`is_spoken_to`).
+    """
 
     @property
     def keeps_sent(self) -> bool:
@@ -333,6 +335,11 @@ class StructuredAdapter(Adapter, Protocol):
     def talk(self, request: LaunchRequest) -> Talk:
         """The protocol machine of that very process."""
         ...
+
+
+def is_spoken_to(adapter: object) -> bool:
+    """Whether it is spoken to in lines, by a :class:`~lastword.actors.core.talk.Talk`; else keys are typed for it."""
+    return hasattr(adapter, "talk")
 
 
 def cli_names_itself(adapter: Adapter) -> bool:

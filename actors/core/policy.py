@@ -16,7 +16,7 @@ Called once for each dialog that opens, on a thread of its own and for several s
 restart once more for a dialog that is still open, perhaps before ``Runtime.open`` has returned.
 """
 
-_TRUSTS = re.compile(r"yes, i trust this folder", re.IGNORECASE)
+_TRUSTS = re.compile(r"yes, i trust this folder|trust \(this session only\)", re.IGNORECASE)
 
 
 def answer_trust(session_id: SessionId, dialog: Dialog) -> int | None:  # noqa: ARG001 - the shape of a policy

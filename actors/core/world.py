@@ -76,8 +76,11 @@ class PaneEndpoint(Endpoint, Protocol):
         ...
 
 
+@runtime_checkable
 class StdioEndpoint(Endpoint, Protocol):
-    """One live CLI behind a pipe. Its stdout is a file: nothing of it is lost, none of it need be drained."""
+    """One live CLI behind a pipe. Its stdout is a file: nothing of it is lost, none of it need be drained. Or one in a
+    pane that reads what is said to it from a file, and writes to one.
+    """
 
     @property
     def orphaned(self) -> bool:
@@ -178,8 +181,12 @@ class StdioTransport(Streams, Transport, Protocol):
         """
         ...
 
+    def attach_command(self, endpoint: Any) -> tuple[str, ...]:
+        """What a person types to watch it; () where there is nothing to be seen."""
+        ...
+
     def last_words(self, name: str) -> str:
-        """The end of its stderr, on one line."""
+        """The end of its stderr, or of its screen, on one line."""
         ...
 
 

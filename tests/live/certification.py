@@ -17,6 +17,7 @@ MODULES = {
     "test_claude_code_pane": ("claude-code", "tmux"),
     "test_codex": ("codex", "tmux"),
     "test_dialogs": ("claude-code", "tmux"),
+    "test_pi_tui": ("pi", "tmux"),
     "test_restart": ("claude-code", "tmux"),
     "test_structured_claude_code": ("claude-code", "structured"),
     "test_structured_codex": ("codex", "structured"),

@@ -57,6 +57,25 @@ FULL_TESTS = {
 Codex what is one value more of a thing that is shown anyway.
 """
 
+CORE_TESTS = {
+    "test_pi_tui": {
+        "test_c02_a_plain_turn_completes_from_what_the_extension_records",
+        "test_c04_text_before_a_tool_is_no_answer_and_each_tool_of_two_rounds_shows_once",
+        "test_c20_a_message_while_busy_joins_the_run_which_ends_with_its_answer[[[tool:Bash:sleep 2]][[say:first answer]]]",
+        "test_c03_an_error_that_the_cli_overcomes_itself_is_no_failure",
+        "test_c07_an_interrupt_at_any_point_settles_once_as_cancelled[streaming]",
+        "test_c07_an_interrupt_at_any_point_settles_once_as_cancelled[in_tool]",
+        "test_c12_what_many_threads_send_ends_in_exactly_one_completion_each",
+        "test_c17_the_answer_that_came_while_no_host_lived_is_recovered_and_the_pane_goes_on",
+        "test_c19_a_follow_up_that_a_person_types_joins_the_turn_and_closes_none_of_ours",
+        "test_c22_a_killed_cli_loses_its_turn_once_and_the_next_message_resumes_the_conversation",
+        "test_c25_what_an_extension_asks_is_drawn_and_is_a_dialog_that_the_host_answers",
+        "test_c24_an_interrupt_puts_nothing_of_ours_into_a_persons_draft",
+        "test_c51_a_person_moves_pi_to_a_new_conversation_which_is_the_one_resumed",
+    },
+}
+"""Of these modules no others are in every run: what the promises have in common with Pi over its protocol is proved there."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """The table at the end."""
@@ -69,7 +88,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         module = item.path.stem
         names = {item.name, getattr(item, "originalname", "")}
-        if module in FULL_MODULES or names & FULL_TESTS.get(module, set()):
+        left_out = module in CORE_TESTS and not names & CORE_TESTS[module]
+        if module in FULL_MODULES or left_out or names & FULL_TESTS.get(module, set()):
             item.add_marker("full")
 
 

@@ -14,6 +14,7 @@ from lastword.transports.providers.codex_structured import CodexStructuredAdapte
 from lastword.transports.providers.cursor import CursorAdapter
 from lastword.transports.providers.memory import MemoryAdapter
 from lastword.transports.providers.muse import MuseAdapter
+from lastword.transports.providers.pi_pane import PiPaneAdapter
 from lastword.transports.providers.pi_structured import PiStructuredAdapter
 from lastword.transports.providers.services import SERVICES
 
@@ -22,6 +23,7 @@ _ADAPTERS: tuple[AnyAdapter, ...] = (
     ClaudeCodeStructuredAdapter(),
     CodexAdapter(),
     CodexStructuredAdapter(),
+    PiPaneAdapter(),
     PiStructuredAdapter(),
     GEMINI,
     QWEN,

@@ -17,6 +17,8 @@ TEXT_CHARS_MAX = 2_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _VERSION = re.compile(r"\b(\d+\.\d+\.\d+)\b")
 _PARTS = re.compile(r"[/\\:]")
+OURS = "lastword_"
+ENDING = ".jsonl"
 
 
 class Pi:
@@ -36,12 +38,14 @@ class Pi:
         return found.group(1) if found else ""
 
     def transcript(self, request: LaunchRequest) -> SourceSpec:
-        """``AGENT/sessions/--<cwd, separators as dashes>--/lastword_ID.jsonl``; not there before a prompt."""
+        """``AGENT/sessions/--<cwd, separators as dashes>--/lastword_ID.jsonl``; not there before a prompt. One that a
+        person moved Pi to is named by its path.
+        """
         root = f"{_agent_folder(request)}/sessions"
-        folder = session_folder(request.cwd)
-        return SourceSpec(
-            kind="append-jsonl", path=f"{root}/{folder}/lastword_{request.native_session}.jsonl", root=root
-        )
+        path = f"{root}/{session_folder(request.cwd)}/{OURS}{request.native_session}{ENDING}"
+        if request.native_session.startswith("/"):
+            path = request.native_session
+        return SourceSpec(kind="append-jsonl", path=path, root=root)
 
     def conversation(self, request: LaunchRequest) -> list[str]:
         """The arguments for a conversation, new or known, and how it is asked for. Pi has no permission modes."""
@@ -54,6 +58,13 @@ class Pi:
 def session_folder(cwd: str) -> str:
     """Pi's folder name for a working directory."""
     return f"--{_PARTS.sub('-', cwd.removeprefix('/'))}--"
+
+
+def conversation_of(path: str) -> str:
+    """The name of the conversation in that file: the one that we gave it, else its path."""
+    name = path.rpartition("/")[2]
+    ours = name.startswith(OURS) and name.endswith(ENDING)
+    return name.removeprefix(OURS).removesuffix(ENDING) if ours else path
 
 
 def unfit(text: str) -> str:
@@ -73,4 +84,4 @@ def _agent_folder(request: LaunchRequest) -> str:
     return folder or f"{home}/.pi/agent"
 
 
-__all__ = ["Pi", "session_folder", "unfit"]
+__all__ = ["Pi", "conversation_of", "session_folder", "unfit"]

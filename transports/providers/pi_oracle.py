@@ -102,7 +102,7 @@ class _Run:
         self.finished: set[str] = set()
 
 
-class _RunOracle(LineOracle):
+class RunOracle(LineOracle):
     """What all three kinds share: the messages and calls of the open run."""
 
     def __init__(self, native_session: str = "", offset: int = 0) -> None:
@@ -177,7 +177,7 @@ class _RunOracle(LineOracle):
         return TurnClosed(native_turn=run.native, status="completed", evidence=evidence, answer=answer)
 
 
-class _SettledOracle(_RunOracle):
+class _SettledOracle(RunOracle):
     """What events and push lines share: runs that settle, and the queue behind them."""
 
     def __init__(self, native_session: str = "", offset: int = 0) -> None:
@@ -347,7 +347,7 @@ class PiPushOracle(_SettledOracle):
             self._said(run, line.stop or "", text, line.err or "", evidence)
 
 
-class PiSessionOracle(_RunOracle):
+class PiSessionOracle(RunOracle):
     """Reads a session file. It closes nothing before its end. Raises nothing for any input."""
 
     def __init__(self, native_session: str = "", offset: int = 0) -> None:

@@ -10,6 +10,7 @@ from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import SniffingOracle
 from lastword.transports.providers.pi_oracle import PiEventsOracle, PiPushOracle, PiSessionOracle
+from lastword.transports.providers.pi_pane_oracle import PiPaneOracle
 
 EVENT_TYPES = frozenset(
     {"response", "agent_start", "turn_start", "message_start", "message_end", "agent_settled", "queue_update"}
@@ -20,6 +21,7 @@ ENTRY_TYPES = frozenset({"message", "model_change", "thinking_level_change", "co
 class _Shape(msgspec.Struct, frozen=True):
     type: str = ""
     ev: str = ""
+    v: int = 0
     dir: str = ""
     rec: Any = None
 
@@ -28,7 +30,7 @@ _SHAPE = decoding.Decoder(_Shape)
 
 
 class PiReader:
-    """Reads a session file, json or rpc output, or a push extension's file, told apart by their lines."""
+    """Reads a session file, json or rpc output, a push extension's file or that of ours, told apart by their lines."""
 
     name = "pi"
 
@@ -37,6 +39,8 @@ class PiReader:
 
         def choose(data: bytes, at: int) -> Oracle | Literal["later"] | None:
             shape = _SHAPE.decode(data)
+            if shape.ev and shape.v:
+                return PiPaneOracle(native_session, at)
             if shape.ev:
                 return PiPushOracle(native_session, at)
             if shape.dir or shape.type in EVENT_TYPES:

@@ -92,7 +92,11 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct, frozen=True, rename="camel"):
-    """One line of a push extension: what an extension's handlers were told; ``t`` in milliseconds."""
+    """One line of a push extension: what an extension's handlers were told; ``t`` in milliseconds.
+
+    Of ours alone: ``id``, whose message it is, or of a dialog; ``at``, the message's own stamp (ms); ``file``, of the
+    conversation; ``kind`` and ``options`` of a dialog, whose question is ``msg``.
+    """
 
     ev: str = ""
     t: float | None = None
@@ -109,3 +113,15 @@ class Pushed(msgspec.Struct, frozen=True, rename="camel"):
     aborted: bool | None = None
     pending: bool | None = None
     leaf: str | None = None
+    id: str = ""
+    at: float | None = None
+    args: Any = None
+    file: str | None = None
+    source: str = ""
+    kind: str = ""
+    options: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """As :attr:`Message.name`: the same in the session file."""
+        return Message(timestamp=self.at).name
