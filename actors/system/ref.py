@@ -98,9 +98,9 @@ class Ref:
             envelope = Envelope(message, reply, here.ref, number, 0, number, perf_counter_ns())
         else:
             envelope = Envelope(message, reply, here.ref, handled.trace, handled.number, number, perf_counter_ns())
-        return self._put(envelope, control)
+        return self._put(envelope, control, waiting_max)
 
-    def _put(self, envelope: Envelope, control: bool) -> Offer:
+    def _put(self, envelope: Envelope, control: bool, waiting_max: int | None = None) -> Offer:
         if control:
             return self._cell.mailbox.offer_system(envelope, control=True, bounded=True)
         return self._cell.mailbox.offer(envelope, waiting_max)
