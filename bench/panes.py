@@ -200,9 +200,8 @@ def _screen(pane: PaneHandle, got: queue.SimpleQueue[Any]) -> list[str]:
     return list(getattr(got.get(timeout=TURN_S), "lines", ()))
 
 
-def throughput(place: Place, sessions: int, number: int) -> list[Any]:
+def throughput(place: Place, marks: Iterator[int], sessions: int, number: int) -> list[Any]:
     """All at once, each session turn after turn without a pause."""
-    marks = count(10_000_000)
     folder = place.kit.root / f"state{sessions}"
     with Runtime.open(folder, env=place.env, executables={"claude-code": CLI}) as runtime:
         began = time.perf_counter()
@@ -252,7 +251,8 @@ def main() -> None:
     with Rehearsal() as kit:
         place = Place(kit)
         delivery(place, args.turns)
-        rows = [throughput(place, sessions, args.turns // 4) for sessions in map(int, args.sessions.split(","))]
+        marks = count(10_000_000)  # one for all runs: the stamps of all stand in one file
+        rows = [throughput(place, marks, sessions, args.turns // 4) for sessions in map(int, args.sessions.split(","))]
     show(
         "Turns per second in real panes, scripted CLI, one after the other in each session, `durability=power`",
         ["sessions", "turns", "turns/s", "turn p50 ms", "of it the CLI's own", "ours", "record -> held p50",
