@@ -3,7 +3,7 @@ the runtime; a report and a chart of latency and CPU over the number of sessions
 *closed*, turn after turn as fast as it goes (this gives turns/s; latency is mostly the queue), and *paced*, all sessions
 together begin ``--rate`` turns a second (this gives latency, counted from when the turn was due). GC is the part of
 the CPU that Python's cycle collector took: it grows with the objects alive. Ends with 1 where the checker finds
-anything. Usage: python bench/stress_memory.py [--sessions 1,10,100,1000] [--turns 10] [--rate 300] [--out stress-report]
+anything. Usage: python bench/stress_memory.py [--sessions 1,10,100,1000] [--turns 10] [--rate 200] [--out stress-report]
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sessions", default="1,10,100,1000")
     parser.add_argument("--turns", type=int, default=10, help="of each session")
-    parser.add_argument("--rate", type=float, default=300.0, help="turns a second of the paced load; 0: none")
+    parser.add_argument("--rate", type=float, default=200.0, help="turns a second of the paced load; 0: none")
     parser.add_argument("--out", default="stress-report", help="folder of report.json and latency.svg")
     args = parser.parse_args()
     rows = []
