@@ -1,0 +1,139 @@
+"""A quiet session's terminal record written -> its subscriber holds the completion, alone and beside a noisy session.
+
+The rig is that of ``completion_latency.py``. The noisy session has an open turn, to whose record another process appends:
+many short lines, or big ones. Blocks alone and beside each noise alternate in one run.
+
+Prints figures, asserts nothing.
+Usage: python bench/fairness.py [--quick] [--folder DIR] [--durability power]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from _disk_rig import DiskRig, Writer, ended
+from _report import percentile, show
+
+from lastword import events
+from lastword.transports.memory import MemoryCli
+
+NOISES = {"alone": (0, 0), "3000 lines/s of 200 B": (3000, 200), "20 lines/s of 256 KiB": (20, 256 * 1024)}
+PER_S = 20
+THINK_S = 0.03
+DRAIN_S = 15.0
+NOISE = """
+import json, os, sys, time
+path, turn, per_s, size, seconds = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
+line = json.dumps({"k": "said", "turn": turn, "text": "x" * int(size)}).encode() + b"\\n"
+fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+start, done = time.monotonic(), 0
+while (spent := time.monotonic() - start) < seconds:
+    while done < spent * per_s:
+        os.write(fd, line)
+        done += 1
+    time.sleep(0.005)
+"""
+
+
+class Run:
+    """Two sessions: one that is measured, one that is noisy."""
+
+    def __init__(self, folder: Path, durability: str) -> None:
+        self.folder = folder
+        self.durability = durability
+        self.held: dict[str, float] = {}
+        self.kinds: dict[str, str] = {}
+        self.kind = ""
+        self.noisy_path = ""
+        self.noisy_turn = ""
+        self.written: dict[str, float] = {}
+
+    def go(self, rounds: int, count: int) -> None:
+        writer = Writer()
+
+        def on_turn(cli: MemoryCli, turn: str) -> None:
+            if cli.path == self.noisy_path:
+                self.noisy_turn = turn
+                return
+            self.kinds[turn] = self.kind
+            writer.write(time.perf_counter() + THINK_S, cli.path, turn)
+
+        rig = DiskRig(self.folder, self.durability, on_turn)
+        with rig.runtime:
+            sessions = [rig.runtime.session("memory") for _ in range(2)]
+            quiet, noisy = sessions
+            cli, noisy_cli = rig.ready(sessions)
+            self.noisy_path = noisy_cli.path
+            follower = threading.Thread(
+                target=self._follow, args=(quiet.events(after=quiet.snapshot().seq), cli), daemon=True
+            )
+            follower.start()
+            noisy.send("noise")
+            self._block(quiet, 10)
+            for _ in range(rounds):
+                for self.kind, (per_s, size) in NOISES.items():
+                    noise = self._noise(per_s, size, count / PER_S + 0.3) if per_s else None
+                    self._block(quiet, count)
+                    if noise:
+                        noise.wait(DRAIN_S)
+            self.written = writer.finish()
+        follower.join(5.0)
+
+    def _noise(self, per_s: int, size: int, seconds: float) -> subprocess.Popen[bytes]:
+        values = [self.noisy_path, self.noisy_turn, str(per_s), str(size), str(seconds)]
+        return subprocess.Popen([sys.executable, "-c", NOISE, *values])
+
+    def _block(self, quiet: Any, count: int) -> None:
+        due, want = time.perf_counter(), len(self.held) + count
+        for n in range(count):
+            time.sleep(max(0.0, due + n / PER_S - time.perf_counter()))
+            quiet.send(f"prompt {n}")
+        end = time.monotonic() + DRAIN_S
+        while len(self.held) < want and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def _follow(self, stream: Any, cli: MemoryCli) -> None:
+        for event in stream:
+            if isinstance(event.body, events.CompletionReached):
+                self.held[(event.body.completion.answer or "").split(" ")[0]] = time.perf_counter()
+                ended(cli)
+
+    def rows(self) -> list[list[object]]:
+        rows: list[list[object]] = []
+        alone = (0.0, 0.0)
+        for kind in NOISES:
+            keys = [key for key in self.written if self.kinds.get(key) == kind]
+            spent = [(self.held[key] - self.written[key]) * 1e3 for key in keys if key in self.held]
+            p50, p99 = percentile(spent, 0.5), percentile(spent, 0.99)
+            alone = (p50, p99) if kind == "alone" else alone
+            rows.append([kind, len(spent), p50, p99, p50 / alone[0], p99 / alone[1], len(keys) - len(spent)])
+        return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="one short block of each")
+    parser.add_argument("--durability", default="power")
+    parser.add_argument("--folder", default=".", help="on the disk to measure")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.folder, prefix=".bench-") as folder:
+        run = Run(Path(folder), args.durability)
+        run.go(*((1, 40) if args.quick else (4, 100)))
+    show(
+        "A quiet session beside a noisy one: terminal record -> completion held, ms",
+        ["noise", "n", "p50", "p99", "p50 to alone", "p99 to alone", "lost"],
+        run.rows(),
+        f"Load average {os.getloadavg()[0]:.1f}.",
+    )
+
+
+if __name__ == "__main__":
+    main()
