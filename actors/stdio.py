@@ -94,6 +94,8 @@ class _Reminded(msgspec.Struct, frozen=True):
 class _Exited(msgspec.Struct, frozen=True):
     status: int | None
     epoch: int
+    alone: bool = False
+    """What it had started has ended too."""
 
 
 class _Closed(msgspec.Struct, frozen=True):
@@ -227,7 +229,7 @@ class StdioActor(Actor):
                 if self._talk is not None:
                     self._do(self._talk.reminded(message.name))
             case _Exited():
-                self._exited(message.status)
+                self._ended(message)
             case _Closed() if self._endpoint is not None and not message.waited:
                 self._closed = True  # its exit is on its way, and tells how it ended
                 self.after(EXIT_TOLD_S, _Closed(message.epoch, waited=True), key="closed")
@@ -304,7 +306,19 @@ class StdioActor(Actor):
             self._listen()
             self._do(self._talk.opened())
 
+    def _ended(self, exited: _Exited) -> None:
+        """It has exited; what it started may hold its stdout still, and write there what it makes of the end: that is
+        ended first, and only then is the record one that nobody adds to.
+        """
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.ref
+        if exited.alone or endpoint is None or self._closing is not None:
+            self._exited(exited.status)
+        else:
+            endpoint.close(0.0, lambda: ref.tell(_Exited(exited.status, epoch, alone=True)))
+
     def _exited(self, status: int | None) -> None:
+        if self._endpoint is None:
+            return  # told twice: by its exit within a close, and by what it had started
         self._read_rest()
         self._unrecorded = None  # what it was not told, the next one will be
         for number in list(self._writing):  # at most once: what may have been written counts as written
@@ -316,9 +330,7 @@ class StdioActor(Actor):
         for name in self._reminders:
             self.cancel_timer(("remind", name))
         self._reminders.clear()
-        endpoint, self._endpoint = self._endpoint, None
-        if endpoint is not None and self._closing is None:
-            endpoint.close(0.0, lambda: None)  # what it left behind
+        self._endpoint = None
         words = "" if self._was_ready else self._given_up or self._transport.last_words(self._name)
         self._gone = Gone(epoch=self._epoch, exit_status=status, was_ready=self._was_ready, last_words=words)
         if self._closed:
