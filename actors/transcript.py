@@ -102,9 +102,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """To the session: all that was on record when it asked has been told."""
+    """To the session: all that was on record when it asked has been told. ``read``: and it could be looked at."""
 
     turn_id: TurnId
+    read: bool
 
 
 class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +230,8 @@ class TranscriptWatcherActor(Actor):
             case FollowStatus():
                 self._follow_status(message.source)
             case Look():
-                self._looks.append(message.turn_id)
+                if message.turn_id not in self._looks:
+                    self._looks.append(message.turn_id)
                 self._read_status()
                 self._read()
             case GivenUp():
@@ -367,7 +369,7 @@ class TranscriptWatcherActor(Actor):
             parent, looks, self._looks = self.parent, self._looks, []
             assert parent is not None
             for turn_id in looks:
-                parent.tell(Looked(turn_id=turn_id))
+                parent.tell(Looked(turn_id=turn_id, read=not self._blind))
         if self._later:
             match self._later.popleft():
                 case Follow() as follow:
