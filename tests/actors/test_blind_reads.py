@@ -55,7 +55,7 @@ class Parent(Probe):
 class Reading:
     """The watcher on one real file behind faulty looks; it looks when it is told to."""
 
-    def __init__(self, system: ActorSystem, path: Path) -> None:
+    def __init__(self, system: ActorSystem, path: Path, earlier: Path | None = None) -> None:
         self.path, self.system, self.files = path, system, Faulty()
         self.log: list[Any] = []
         self.oracles: list[int] = []
@@ -67,7 +67,13 @@ class Reading:
             self.oracles.append(offset)
             return ClaudeOracle(source, NATIVE, offset)
 
-        self.watcher.tell(Follow(source=source, oracle=oracle))
+        before = SourceSpec(kind="append-jsonl", path=str(earlier), root=str(path.parent))
+        self.follow = Follow(source=source, oracle=oracle, earlier=(before,) if earlier is not None else ())
+        if earlier is None:
+            self.begin()
+
+    def begin(self) -> None:
+        self.watcher.tell(self.follow)
         self.look()
 
     def look(self) -> None:
@@ -138,6 +144,13 @@ def cut_in_the_turn(path: Path) -> None:
         file.write(SECOND[2][-30:] + REST)
 
 
+def cut_at_a_border(path: Path) -> None:
+    """What was read ended in the middle of a line, which is written once more, whole, behind an empty one."""
+    os.truncate(path, len(BEFORE))
+    with path.open("ab") as file:
+        file.write(b"\n" + REST)
+
+
 def cut_before_the_turn(path: Path) -> None:
     os.truncate(path, len(b"".join(FIRST)) - 20)
     with path.open("ab") as file:
@@ -150,7 +163,7 @@ def anew_in_place(path: Path) -> None:
 
 CHANGES = pytest.mark.parametrize(
     "change",
-    [rotated, copied, forgotten, cut_in_the_turn, cut_before_the_turn, anew_in_place],
+    [rotated, copied, forgotten, cut_in_the_turn, cut_at_a_border, cut_before_the_turn, anew_in_place],
     ids=lambda change: change.__name__,
 )
 
@@ -160,7 +173,8 @@ CHANGES = pytest.mark.parametrize(
 def test_c03_whichever_look_at_a_changed_record_fails_the_same_is_told(system, tmp_path, change, failure) -> None:
     def told(name: str, failing: int | None) -> tuple[list[Any], list[int], int]:
         path = tmp_path / f"{name}.jsonl"
-        reading = begun(system, path)
+        torn = SECOND[3][:50] if change is cut_at_a_border else b""
+        reading = begun(system, path, b"".join(SECOND[:3]) + torn)
         change(path)
         first = reading.files.looks
         if failing is not None:
@@ -260,4 +274,33 @@ def test_c13_a_long_record_that_was_moved_or_replaced_is_read_in_slices(system, 
     monkeypatch.setattr(TranscriptWatcherActor, "receive", receive)
     reading.look()
     assert reading.ends[: len(DONE)] == DONE
+    assert max(handled) < 3 * transcript.READ_BYTES_MAX
+
+
+@pytest.mark.contract("C13")
+def test_c03_what_precedes_a_record_is_read_in_slices_and_waited_for_while_it_cannot_be_read(
+    system, tmp_path, monkeypatch
+) -> None:
+    """Nothing of the record is told without what stands before it."""
+    path, sent = tmp_path / "s.jsonl", tmp_path / "sent.jsonl"
+    sent.write_bytes(b'{"type":"none","x":"%s"}\n' % (b"x" * 1000) * 5000)
+    path.write_bytes(b"".join(FIRST))
+    reading = Reading(system, path, earlier=sent)
+    reading.files.fails = lambda _, read: NOT_NOW if read == str(sent) else None
+    real, handled = TranscriptWatcherActor.receive, []
+
+    def receive(actor: TranscriptWatcherActor, message: Any) -> None:
+        before = reading.files.bytes
+        real(actor, message)
+        handled.append(reading.files.bytes - before)
+
+    reading.begin()
+    for _ in range(3):
+        reading.look()
+    assert reading.facts == []
+    monkeypatch.setattr(TranscriptWatcherActor, "receive", receive)
+    reading.files.fails = lambda _, read: None
+    reading.look()
+    assert reading.ends == DONE[:1]
+    assert sum(handled) > 4 * transcript.READ_BYTES_MAX
     assert max(handled) < 3 * transcript.READ_BYTES_MAX
