@@ -6,36 +6,40 @@ tells its session what stands behind the place that the session has heard of. It
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
 import msgspec
 
 from lastword.actors.core.adapter import Oracle, SourceSpec
-from lastword.actors.core.facts import Fact
+from lastword.actors.core.facts import Fact, TurnClosed
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable
 from lastword.actors.system.actor import Actor
 
 PIECE_BYTES = 1024 * 1024
 FACTS_MAX = 1_000
-"""Facts behind the heard place that are told; the first ones."""
+"""Ends of turns behind the heard place that are told; the last ones."""
 
 
 class Consult(msgspec.Struct, frozen=True, kw_only=True):
-    """Look into that record. ``observed_to``: bytes of it that the session has heard of. ``earlier``: as in
-    :class:`~lastword.actors.transcript.Follow`.
+    """Look into that record. ``observed_to``: bytes of it that the session has heard of. ``natives``: the native turns
+    that it holds open, "" for one that is not bound. ``earlier``: as in :class:`~lastword.actors.transcript.Follow`.
     """
 
     source: SourceSpec
     oracle: Callable[[int], Oracle]
     cursor: Cursor | None
     observed_to: int
+    natives: frozenset[str]
     earlier: tuple[SourceSpec, ...] = ()
 
 
 class Consulted(msgspec.Struct, frozen=True, kw_only=True):
-    """To the session: the facts behind the place that it had heard of, in order; ``unread`` where nobody can look."""
+    """To the session: of the facts behind the place that it had heard of the ends of the turns that it holds open, in
+    order, and the last one of all; ``unread`` where nobody can look.
+    """
 
     path: str
     facts: tuple[Fact, ...] = ()
@@ -64,8 +68,9 @@ class ReconcilerActor(Actor):
         self._inode = 0
         self._device = 0
         self._earlier_to: dict[str, int] = {}
-        self._facts: list[Fact] = []
-        self._known: tuple[tuple[str, int, int], Consulted] | None = None
+        self._ends: deque[Fact] = deque(maxlen=FACTS_MAX)
+        self._last: Fact | None = None
+        self._known: tuple[tuple[str, int, int, frozenset[str]], Consulted] | None = None
 
     def receive(self, message: ReconcilerCommand) -> None:
         match message:
@@ -88,7 +93,7 @@ class ReconcilerActor(Actor):
         if probe.size == consult.observed_to:
             self._tell(Consulted(path=path))
             return
-        if self._known is not None and self._known[0] == (path, probe.inode, probe.size):
+        if self._known is not None and self._known[0] == (path, probe.inode, probe.size, consult.natives):
             self._tell(self._known[1])  # it has not changed since the last look
             return
         self._consult = consult
@@ -98,7 +103,7 @@ class ReconcilerActor(Actor):
         self._inode, self._device = probe.inode, probe.device
         self._oracle = consult.oracle(self._offset)
         self._earlier_to = dict.fromkeys((source.path for source in consult.earlier), 0)
-        self._facts = []
+        self._forget()
         self._next()
 
     def _next(self) -> None:
@@ -111,14 +116,25 @@ class ReconcilerActor(Actor):
         read = self._files.read_from(path, self._offset, PIECE_BYTES, self._inode, self._device)
         match read:
             case Bytes():
+                match self._feed_earlier(
+                    self._oracle
+                ):  # after the piece was read: what it speaks of stands there by now
+                    case Unreadable(reason=reason):
+                        self._end(Consulted(path=path, unread=reason))
+                        return
+                    case True:
+                        self._next()
+                        return
+                    case False:
+                        pass
                 self._offset = read.offset + len(read.data)
-                self._feed_earlier(self._oracle)
-                self._keep(self._oracle.feed(path, read.data), consult.observed_to)
+                self._keep(self._oracle.feed(path, read.data), consult)
                 if self._offset < read.size and read.data:
                     self._next()
                     return
-                consulted = Consulted(path=path, facts=tuple(self._facts))
-                self._known = ((path, read.inode, self._offset), consulted)
+                last = (self._last,) if self._last is not None and self._last not in list(self._ends)[-1:] else ()
+                consulted = Consulted(path=path, facts=(*self._ends, *last))
+                self._known = ((path, read.inode, self._offset, consult.natives), consulted)
                 self._end(consulted)
             case Rewritten():
                 self._end(Consulted(path=path, unread="it was replaced meanwhile"))
@@ -129,24 +145,35 @@ class ReconcilerActor(Actor):
             case _:
                 assert_never(read)
 
-    def _feed_earlier(self, oracle: Oracle) -> None:
-        """After a piece was read: what it speaks of stands there by now."""
+    def _feed_earlier(self, oracle: Oracle) -> bool | Unreadable:
+        """A piece of what precedes the record; whether there was any."""
         for path, offset in self._earlier_to.items():
             read = self._files.read_from(path, offset, PIECE_BYTES, 0, 0)
-            while isinstance(read, Bytes) and read.data:
+            if isinstance(read, Unreadable):
+                return read
+            if isinstance(read, Bytes) and read.data:
                 self._earlier_to[path] = read.offset + len(read.data)
                 oracle.feed(path, read.data)  # what we sent ourselves is no news
-                read = self._files.read_from(path, self._earlier_to[path], PIECE_BYTES, 0, 0)
+                return True
+        return False
 
-    def _keep(self, facts: list[Fact], observed_to: int) -> None:
+    def _keep(self, facts: list[Fact], consult: Consult) -> None:
+        """What else there is, and however much, hides no end."""
         for fact in facts:
             evidence = getattr(fact, "evidence", None)
-            if evidence is not None and evidence.offset >= observed_to and len(self._facts) < FACTS_MAX:
-                self._facts.append(fact)
+            if evidence is None or evidence.offset < consult.observed_to:
+                continue
+            self._last = fact
+            if isinstance(fact, TurnClosed) and not consult.natives.isdisjoint(("", fact.native_turn)):
+                self._ends.append(fact)
+
+    def _forget(self) -> None:
+        self._ends.clear()
+        self._last = None
 
     def _end(self, consulted: Consulted) -> None:
         self._consult = self._oracle = None
-        self._facts = []
+        self._forget()
         self._tell(consulted)
 
     def _tell(self, consulted: Consulted) -> None:

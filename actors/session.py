@@ -217,7 +217,7 @@ class SessionActor(Actor):
             case turn.LookAgain():
                 self.watcher.tell(transcript.Look(turn_id=message.turn_id))
             case transcript.Looked():
-                self._looked(message.turn_id)
+                self._looked(message)
             case transcript.RecordUnread():
                 self.stalls.unread(message.path, message.reason)
             case transcript.FactsRead():
@@ -433,10 +433,10 @@ class SessionActor(Actor):
         self.apply(self.core.read(facts))
         self.record.read_to(read.cursor, facts=bool(read.facts))
 
-    def _looked(self, turn_id: TurnId) -> None:
+    def _looked(self, looked: transcript.Looked) -> None:
         """All that was on record has been told; what waits here for a turn to settle says nothing about this one."""
-        if turn_id in self.turns:
-            self.turns.tell(turn_id, turn_core.LookedAgain())
+        if looked.turn_id in self.turns:
+            self.turns.tell(looked.turn_id, turn_core.LookedAgain(read=looked.read))
 
     def _go_on_reading(self) -> None:
         """The next piece of a long record, once this one is dealt with: no more than one is ever held here."""

@@ -143,6 +143,7 @@ class StallWatch:
                 oracle=follow.oracle,
                 cursor=follow.cursor,
                 observed_to=self._observed.get(follow.source.path, 0),
+                natives=frozenset(session.core.open.values()),
                 earlier=follow.earlier,
             )
         )

@@ -18,13 +18,11 @@ from lastword.actors.core.adapter import Oracle, SourceSpec
 from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint, counted
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.ports import Cursor
-from lastword.actors.core.transcript import HEAD_BYTES, OPENING_BYTES, TAIL_BYTES, LineMarks, Tail
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
+from lastword.actors.record_place import READ_BYTES_MAX, Behind, Changed, CouldNotLookError, FromStart, Place
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.flow import Flow
 
-READ_BYTES_MAX = 1024 * 1024
-"""Bytes read and decoded in one go; more of the file waits for the actor's next message."""
 SLICED_LINES = 4 * 1024
 """A piece of more lines is told to the oracle in slices."""
 SLICE_BYTES = 32 * 1024
@@ -36,7 +34,8 @@ FIND_MAX_S = 2.0
 """A record whose name the CLI chooses is looked for after so long, each time a quarter longer, up to this; a hint
 begins anew."""
 FINAL_READS_MAX = 120
-"""Looks at a record that cannot be read, half a second apart, before its end is reported as unread."""
+"""Looks at a record that cannot be read, half a second apart, before its end is reported as unread; for so long the
+rest of one that was moved aside is waited for."""
 BLIND_READS_MAX = 4
 """The same where somebody gave the turn up and waits; and before a look that was asked for is answered unread."""
 BLIND_TOLD_READS = 2
@@ -102,9 +101,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """To the session: all that was on record when it asked has been told."""
+    """To the session: all that was on record when it asked has been told. ``read``: and it could be looked at."""
 
     turn_id: TurnId
+    read: bool
 
 
 class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,16 +179,14 @@ class TranscriptWatcherActor(Actor):
         self._wakes = wakes
         self._following: Follow | None = None
         self._oracle: Oracle | None = None
-        self._offset = 0
-        self._tail = Tail()
-        self._marks = LineMarks()
-        self._torn = False
-        """Whether the oracle held an unfinished line when the file was cut."""
-        self._head = b""
-        self._opening = b""
-        """What was read first of a turn that is still open in the record; empty between turns."""
-        self._inode = 0
-        self._device = 0
+        self._place = Place()
+        self._other: Changed | None = None
+        """Another file that is being looked into."""
+        self._rest_blind_since: float | None = None
+        """Since when (monotonic) the rest of a record that was moved cannot be read."""
+        self._rest_given_up = False
+        self._partly_unread = False
+        """Of the turn that is open in the record a part could not be read, and was passed over."""
         self._earlier_to: dict[str, int] = {}
         """How far each earlier source was read."""
         self._token: object | None = None
@@ -229,7 +227,8 @@ class TranscriptWatcherActor(Actor):
             case FollowStatus():
                 self._follow_status(message.source)
             case Look():
-                self._looks.append(message.turn_id)
+                if message.turn_id not in self._looks:
+                    self._looks.append(message.turn_id)
                 self._read_status()
                 self._read()
             case GivenUp():
@@ -290,14 +289,11 @@ class TranscriptWatcherActor(Actor):
             cursor = message.cursor
             if message.earlier or (cursor is not None and cursor.path != message.source.path):
                 cursor = None  # of the conversation before: the CLI was moved out of it; or of one of several sources
-            self._offset = cursor.offset if cursor is not None else 0
-            self._tail = Tail(cursor.tail if cursor is not None else "")
-            self._marks = LineMarks(self._offset)
-            self._head = self._opening = b""
-            self._inode = cursor.inode if cursor is not None else 0
-            self._device = cursor.device if cursor is not None else 0
+            self._place = Place(cursor)
+            self._other, self._partly_unread = None, False
+            self._rest_blind_since, self._rest_given_up = None, False
             self._earlier_to = dict.fromkeys((source.path for source in message.earlier), 0)
-        self._oracle = message.oracle(self._offset)
+        self._oracle = message.oracle(self._place.offset)
         self._gone = None
         self._final_reads_max = FINAL_READS_MAX
         self._caught_up = None
@@ -367,7 +363,7 @@ class TranscriptWatcherActor(Actor):
             parent, looks, self._looks = self.parent, self._looks, []
             assert parent is not None
             for turn_id in looks:
-                parent.tell(Looked(turn_id=turn_id))
+                parent.tell(Looked(turn_id=turn_id, read=not self._blind and not self._partly_unread))
         if self._later:
             match self._later.popleft():
                 case Follow() as follow:
@@ -394,32 +390,48 @@ class TranscriptWatcherActor(Actor):
             return False
         assert self._following is not None
         path = self._following.source.path
+        try:
+            return self._read_piece(path)
+        except CouldNotLookError as error:
+            self._unreadable(error.path, error.reason)
+            return False
+
+    def _read_piece(self, path: str) -> bool:
+        """As :meth:`_read_once`, of the record at that path.
+
+        Raises:
+            CouldNotLookError: nothing is changed.
+        """
+        assert self._following is not None
+        place = self._place
         known = (
-            self._tail.length
+            place.tail.length
         )  # read again each time: a file written anew in place has its inode, and may have grown
-        read = self._files.read_from(path, self._offset - known, READ_BYTES_MAX + known, self._inode, self._device)
+        read = self._files.read_from(path, place.offset - known, READ_BYTES_MAX + known, place.inode, place.device)
         match read:
-            case Bytes() if not self._tail.matches(read.data[:known]):
-                if self._start_over(Rewritten(inode=read.inode, device=read.device, reason="changed")):
+            case Bytes() if not place.tail.matches(read.data[:known]):
+                if self._start_over(path, Rewritten(inode=read.inode, device=read.device, reason="changed")):
                     return True
                 self._exhausted()
             case Bytes():
                 self._sees(path)
-                self._inode, self._device = read.inode, read.device
+                place.inode, place.device = read.inode, read.device
                 data = read.data[known:]
-                if self._marks.written_anew(data):
-                    self._from_the_start(self._following)
+                if self._feed_earlier():  # after the piece was read: what it speaks of stands there by now
                     return True
-                self._feed_earlier()  # after the piece was read: what it speaks of stands there by now
+                if place.marks.written_anew(data):
+                    place.from_start()
+                    self._oracle = self._following.oracle(0)
+                    return True
                 if data:
-                    self._feed(path, data, more=self._offset + len(data) < read.size)
-                if self._offset < read.size:
+                    self._feed(path, data, more=place.offset + len(data) < read.size)
+                if place.offset < read.size:
                     return True
                 self._exhausted()
             case Rewritten():
-                if read.moved_to:
-                    self._read_rest(read.moved_to)
-                if self._start_over(read):
+                if read.moved_to and self._read_rest(path, read.moved_to):
+                    return True
+                if self._start_over(path, read):
                     return True
                 self._sees(path)
                 self._exhausted()
@@ -427,128 +439,109 @@ class TranscriptWatcherActor(Actor):
                 self._sees(path)
                 self._exhausted()
             case Unreadable():
-                self._unreadable(path, read.reason)
+                raise CouldNotLookError(path, read.reason)
             case _:
                 assert_never(read)
         return False
 
-    def _feed_earlier(self) -> None:
+    def _feed_earlier(self) -> bool:
+        """A piece of what precedes the record; whether there was any.
+
+        Raises:
+            CouldNotLookError: what it holds is not known.
+        """
         oracle = self._oracle
         assert oracle is not None
-        facts: list[Fact] = []
         for path, offset in self._earlier_to.items():
             read = self._files.read_from(path, offset, READ_BYTES_MAX, 0, 0)
-            while isinstance(read, Bytes) and read.data:
+            if isinstance(read, Unreadable):
+                raise CouldNotLookError(path, read.reason)
+            if isinstance(read, Bytes) and read.data:
                 self._earlier_to[path] = read.offset + len(read.data)
-                facts += oracle.feed(path, read.data)
-                read = self._files.read_from(path, self._earlier_to[path], READ_BYTES_MAX, 0, 0)
-        if facts:
-            self._tell(tuple(facts), None)
+                facts = oracle.feed(path, read.data)
+                if facts:
+                    self._tell(tuple(facts), None)
+                return True
+        return False
 
     def _feed(self, path: str, data: bytes, *, more: bool = False) -> None:
-        oracle = self._oracle
+        oracle, place = self._oracle, self._place
         assert oracle is not None
-        if len(self._head) < HEAD_BYTES and self._offset == len(self._head):
-            self._head = (self._head + data)[:HEAD_BYTES]
-        self._offset += len(data)
-        self._tail.grew(data)
-        self._marks.grew(data)
+        place.grew(data)
         facts = _facts_of(oracle, path, data)
+        place.opened(data, quiescent=oracle.quiescent)
         cursor = None
-        if not oracle.quiescent:
-            self._opening = self._opening or data[:OPENING_BYTES]
-        else:
-            self._opening = b""
+        if oracle.quiescent:
+            self._partly_unread = False
             if not self._earlier_to:
-                cursor = Cursor(
-                    path=path, offset=self._offset, inode=self._inode, device=self._device, tail=self._tail.mark
-                )
+                cursor = place.cursor(path)
         if facts or cursor is not None:
             self._waiting = more
             self._tell(facts, cursor, more=more)
 
-    def _read_rest(self, moved_to: str) -> None:
-        """The record was moved aside and another one begun: what the old one got before that comes first."""
-        following = self._following
-        assert following is not None
-        while True:
-            read = self._files.read_from(moved_to, self._offset, READ_BYTES_MAX, self._inode, self._device)
-            if not isinstance(read, Bytes) or not read.data:
-                return
-            self._feed(following.source.path, read.data)
+    def _read_rest(self, path: str, moved_to: str) -> bool:
+        """The record was moved aside and another one begun: what the old one got before that comes first. A piece at a
+        time; whether there was one.
 
-    def _start_over(self, found: Rewritten) -> bool:
-        """Another file, or other contents. All of it is read, and what was read before is known and says nothing twice;
-        but a turn that is open, and whose beginning is not in it any more, goes on with what was read of it. Of a file
-        that was cut short only what stands behind the cut is read: it is of the turn that is open, or of later ones.
-
-        False, and nothing is changed, while its first bytes do not tell which of the two it is: it is being written.
+        Raises:
+            CouldNotLookError: nothing is known of its rest yet.
         """
-        following = self._following
+        place = self._place
+        if self._rest_given_up:
+            return False
+        match self._files.read_from(moved_to, place.offset, READ_BYTES_MAX, place.inode, place.device):
+            case Bytes(data=data):
+                self._rest_blind_since = None
+                if data:
+                    self._feed(path, data, more=True)
+                return bool(data)
+            case Rewritten() as found if place.holds(found.inode, found.device):
+                return False  # cut short: nothing stands behind
+            case Missing() | Rewritten():
+                reason = "it was moved again"
+            case Unreadable(reason=reason):
+                pass
+        now = self.clock.monotonic()
+        since = self._rest_blind_since = now if self._rest_blind_since is None else self._rest_blind_since
+        if now - since < self._final_reads_max * UNREADABLE_RETRY_S:
+            raise CouldNotLookError(moved_to, reason)
+        self._rest_given_up = True  # what follows is not held up for ever; but no look proves anything about that turn
+        self._partly_unread = True
+        self.system.dead_letters.record("record_rest_unread", self.ref.name, Unreadable(reason=reason))
+        return False
+
+    def _start_over(self, path: str, found: Rewritten) -> bool:
+        """Another file, or other contents: go on in it; False while it is being written and does not tell yet.
+
+        Raises:
+            CouldNotLookError: nothing is changed.
+        """
+        following, oracle = self._following, self._oracle
         assert following is not None
-        path = following.source.path
-        same_file = (found.inode, found.device) == (self._inode, self._device)
-        keep_oracle = False
-        cut_at = self._cut(path) if same_file else None
-        if self._opening and cut_at is None:
-            known = self._head
-            first = self._peek(path, 0)[: len(known) or 1]
-            if len(first) < (len(known) or 1) and known.startswith(first):
+        assert oracle is not None
+        if self._other is None or not self._other.still(path, found):
+            self._other = Changed(self._files, path, found)
+        go_on = self._place.go_on(self._other)
+        match go_on:
+            case "being written":
+                self._other = None
                 return False
-            if not self._holds_opening(path):  # is it the earlier part of the same, or a new file?
-                keep_oracle = first != known if known else not same_file
-        self._inode, self._device = found.inode, found.device
-        self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
-        if cut_at is not None:
-            self._go_on_behind(cut_at, path)
-            return True
-        self._from_the_start(following, keep_oracle=keep_oracle)
-        return True
-
-    def _from_the_start(self, following: Follow, *, keep_oracle: bool = False) -> None:
-        self._offset, self._tail, self._marks, self._head = 0, Tail(), LineMarks(), b""
-        if not keep_oracle:
-            self._oracle, self._opening = following.oracle(0), b""
-
-    def _cut(self, path: str) -> int | None:
-        """Where the file was cut short, if it was no more than that: all before stands, and all behind is new."""
-        self._torn = self._marks.torn
-        if self._opening:
-            known = self._offset - self._tail.length
-            common = self._tail.cut_at(self._peek(path, known))
-            if common is not None:
-                self._marks.cut_to(known + common, lambda at, length: self._piece(path, at, length))
-                return known + common
-        same_start = len(self._head) >= HEAD_BYTES and self._peek(path, 0)[:HEAD_BYTES] == self._head
-        return self._marks.cut(lambda at, length: self._piece(path, at, length), same_start=same_start)
-
-    def _go_on_behind(self, cut_at: int, path: str) -> None:
-        assert self._oracle is not None
-        if self._torn:
-            facts = self._oracle.feed(path, b"\n")  # the rest of that line will never come
-            if facts:
-                self._tell(tuple(facts), None)
-        start = max(0, cut_at - TAIL_BYTES)
-        self._offset, self._tail, self._head = cut_at, Tail(), self._head[:cut_at]
-        self._tail.grew(self._piece(path, start, cut_at - start))
-
-    def _piece(self, path: str, offset: int, length: int) -> bytes:
-        read = self._files.read_from(path, offset, min(length, READ_BYTES_MAX), 0, 0)
-        return read.data if isinstance(read, Bytes) else b""
-
-    def _peek(self, path: str, offset: int) -> bytes:
-        read = self._files.read_from(path, max(0, offset), TAIL_BYTES, 0, 0)
-        return read.data if isinstance(read, Bytes) else b""
-
-    def _holds_opening(self, path: str) -> bool:
-        offset, before = 0, b""
-        while True:
-            read = self._files.read_from(path, offset, READ_BYTES_MAX, 0, 0)
-            if not isinstance(read, Bytes) or not read.data:
-                return False
-            if self._opening in before + read.data:
+            case "not known yet":
                 return True
-            offset, before = offset + len(read.data), read.data[-OPENING_BYTES:]
+            case Behind():
+                if go_on.torn:
+                    facts = oracle.feed(path, b"\n")  # the rest of that line will never come
+                    if facts:
+                        self._tell(tuple(facts), None)
+            case FromStart():
+                if not go_on.keep_oracle:
+                    self._oracle = following.oracle(0)
+            case _:
+                assert_never(go_on)
+        self._other = None
+        self._rest_blind_since, self._rest_given_up = None, False
+        self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
+        return True
 
     def _exhausted(self) -> None:
         """All that is there was read; with the process gone, that is all that there will ever be."""
@@ -597,7 +590,7 @@ class TranscriptWatcherActor(Actor):
                 facts=facts,
                 cursor=cursor,
                 path=following.source.path,
-                read_to=self._offset,
+                read_to=self._place.offset,
                 more=more,
             )
         )

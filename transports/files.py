@@ -23,12 +23,13 @@ def read_from(path: str, offset: int, max_bytes: int, inode: int = 0, device: in
     """Up to ``max_bytes`` bytes from ``offset`` on, empty at the end of the file.
 
     ``inode`` and ``device`` name the file that ``offset`` belongs to; 0 where it was not seen before. Answers
-    ``Rewritten`` where the path names another file now, or the file is shorter than ``offset``.
+    ``Rewritten`` where the path names another file now, or the file is shorter than ``offset``; ``Unreadable`` too
+    where its file system is away (its folder is gone, and what is above it is on another device).
     """
     try:
         fd = os.open(path, _FLAGS)
     except OSError as error:
-        return Missing() if error.errno in _NO_SUCH else Unreadable(_reason(error))
+        return _not_there(path, device) if error.errno in _NO_SUCH else Unreadable(_reason(error))
     try:
         # The size is taken after the bytes: a writer in between makes it larger than what was read, never smaller.
         facts = os.fstat(fd)
@@ -46,6 +47,26 @@ def read_from(path: str, offset: int, max_bytes: int, inode: int = 0, device: in
         return Unreadable(_reason(error))
     finally:
         os.close(fd)
+
+
+def _not_there(path: str, device: int) -> Missing | Unreadable:
+    """No such file. Where its folder is gone too, and another file system begins above it than the one that the file
+    was on (``device``; 0 where it was not seen before), that one is not mounted now: nobody can look.
+    """
+    folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120 - str on purpose
+    above = folder
+    while device:
+        try:
+            found = os.stat(above).st_dev  # noqa: PTH116
+        except OSError as error:
+            if error.errno not in _NO_SUCH:
+                return Unreadable(_reason(error))
+            above = os.path.dirname(above)  # noqa: PTH120
+            continue
+        if above != folder and found != device:
+            return Unreadable("the file system that it was on is not there")
+        break
+    return Missing()
 
 
 def _find(folder: str, inode: int, device: int) -> str:

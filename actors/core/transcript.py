@@ -75,6 +75,16 @@ class Tail:
         return found == self._bytes
 
 
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a file was cut: its bytes up to ``offset`` stand, in ``lines`` whole lines of those that are marked and a
+    piece of one more, whose checksum is ``sum`` where it is known.
+    """
+
+    offset: int
+    lines: int
+    sum: int | None
+
+
 class LineMarks:
     """What was read, line by line, in a few bytes each: by which the place is found where a file was cut short.
 
@@ -131,11 +141,19 @@ class LineMarks:
             del self._ends[:spare], self._sums[:spare]
 
     def cut(self, read: Callable[[int, int], bytes], *, same_start: bool = False) -> int | None:
-        """The place up to which the file still holds what was read, and behind which all is new; it counts as read up
-        to there then. At the start of a line where the place within that line cannot be told any more.
+        """:meth:`find_cut`; it counts as read up to there then. None, and nothing is changed, where there is none."""
+        found = self.find_cut(read, same_start=same_start)
+        if found is None:
+            return None
+        self.cut_to(found)
+        return found.offset
 
-        None, and nothing is changed, where that cannot be said: nothing of it stands, it is too far back, or earlier
-        lines stand behind it (the file was written anew).
+    def find_cut(self, read: Callable[[int, int], bytes], *, same_start: bool = False) -> Cut | None:
+        """The place up to which the file still holds what was read, and behind which all is new. At the start of a line
+        where the place within that line cannot be told any more.
+
+        None where that cannot be said: nothing of it stands, it is too far back, or earlier lines stand behind it (the
+        file was written anew).
 
         Args:
             read: up to so many bytes of the file from an offset on.
@@ -162,21 +180,23 @@ class LineMarks:
                 return None
         elif len(behind) == BEHIND_CUT_BYTES:
             return None
-        self._fall(stand)
-        self.length = border + len(first)
-        self._sum = zlib.crc32(first)
-        return self.length
+        return Cut(offset=border + len(first), lines=stand, sum=zlib.crc32(first))
 
-    def cut_to(self, offset: int, read: Callable[[int, int], bytes]) -> None:
-        """It was cut there: only that much counts as read."""
+    def find_cut_at(self, offset: int, read: Callable[[int, int], bytes]) -> Cut:
+        """It was cut there."""
         stand = next((at for at in range(len(self._ends), 0, -1) if self._ends[at - 1] <= offset), 0)
-        self._fall(stand)
         border = self._end(stand)
-        if offset < border or offset - border > BEHIND_CUT_BYTES:
-            self._restart(offset)
+        far = offset < border or offset - border > BEHIND_CUT_BYTES
+        return Cut(offset=offset, lines=stand, sum=None if far else zlib.crc32(read(border, offset - border)))
+
+    def cut_to(self, cut: Cut) -> None:
+        """Only that much counts as read."""
+        self._fall(cut.lines)
+        if cut.sum is None:
+            self._restart(cut.offset)
         else:
-            self._sum = zlib.crc32(read(border, offset - border))
-        self.length = offset
+            self._sum = cut.sum
+        self.length = cut.offset
 
     def written_anew(self, data: bytes) -> bool:
         """Whether these bytes, the next ones behind a cut, put back the line that stood there. To be asked before

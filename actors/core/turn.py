@@ -97,7 +97,8 @@ END_GRACE_S = 10.0
 ANSWER_GRACE_S = 5.0
 """A final answer is on record and the CLI says idle since: how long its terminal record may still come (C40)."""
 RECORD_GONE_S = 30.0
-"""The CLI has been idle so long since after the prompt, and its record, read again, holds no end: none will come."""
+"""The CLI has been idle so long since after the prompt: its record is looked at once more, and where that was seen to
+hold no end, none will come. Where it could not be looked at, after so long again."""
 IDLE_SKEW_S = 0.05
 """How much earlier than its last message the CLI may stamp its own idle."""
 RECORD_RETRY_S = 1.0
@@ -260,7 +261,9 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case TimerFired(name="answer_grace"):
             return _reconcile(turn, now)
         case TimerFired(name="record_gone"):
-            return _record_gone(turn, now)
+            return _seek_end(turn)
+        case LookedAgain():
+            return _sought_end(turn, event, now)
         case TimerFired():
             return _timer_while_open(turn, event)
         case TurnClosed():
@@ -274,7 +277,7 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case CliStatusSeen():
             after = _note_status(turn, event)
             return after, (*_idle_behind_answer(after), *_idle_behind_prompt(after))
-        case CompactionRecorded() | InterruptPressed() | InterruptMoot() | LookedAgain():
+        case CompactionRecorded() | InterruptPressed() | InterruptMoot():
             return turn, ()  # hints at most: the record decides
         case CompletionRecorded() | RecordingFailed():
             return turn, (RecordLate(what="record_without_completion"),)
@@ -520,7 +523,10 @@ def _emit(turn: Turn, body: events.EventBody, key: str, evidence: Evidence | Non
 
 
 def _note_status(turn: Turn, event: CliStatusSeen) -> Turn:
-    return msgspec.structs.replace(turn, idle_since=event.updated_at if event.status == "idle" else None)
+    idle = event.status == "idle"
+    return msgspec.structs.replace(
+        turn, idle_since=event.updated_at if idle else None, seeking_end=idle and turn.seeking_end
+    )
 
 
 def _idle_behind_answer(turn: Turn) -> tuple[Effect, ...]:
@@ -539,8 +545,28 @@ def _idle_behind_prompt(turn: Turn) -> tuple[Effect, ...]:
     return (SetTimer(name="record_gone", delay_s=RECORD_GONE_S),)
 
 
+def _seek_end(turn: Turn) -> Step:
+    """Idle for long, and no end on record so far: have it looked at once more. The timer runs on, for that answer may
+    be that nobody could look, or be lost with its reader.
+    """
+    if turn.idle_since is None or turn.standing is not None:
+        return turn, ()
+    again = SetTimer(name="record_gone", delay_s=RECORD_GONE_S)
+    return msgspec.structs.replace(turn, seeking_end=True), (LookAgain(), again)
+
+
+def _sought_end(turn: Turn, event: LookedAgain, now: Now) -> Step:
+    """What stood there was told before this: had it been the turn's end, it would be settled."""
+    if not turn.seeking_end:
+        return turn, ()
+    after = msgspec.structs.replace(turn, seeking_end=False)
+    return _record_gone(after, now) if event.read else (after, ())
+
+
 def _record_gone(turn: Turn, now: Now) -> Step:
-    """The record was deleted, cut off or replaced under a running turn: its end can be read nowhere (C03 ``lost``)."""
+    """The record was deleted, cut off or replaced under a running turn, and was seen to hold no end: that can be read
+    nowhere (C03 ``lost``).
+    """
     if turn.idle_since is None or turn.standing is not None:
         return turn, ()
     what = f"the CLI has been idle for {RECORD_GONE_S:g} s since the prompt and its record holds no end of the turn"

@@ -92,6 +92,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     idle_since: float | None = None
     reread_armed: bool = False
     rereading: bool = False
+    seeking_end: bool = False  # the CLI is idle since long, and its record is being looked at once more
     standing: AssistantSaid | None = None
     ending: bool = False
     completion: Completion | None = None
@@ -157,7 +158,11 @@ class InterruptPressed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookedAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """The record was read to its end since :class:`LookAgain` asked for it, and what it held was told before this."""
+    """The record was looked at since :class:`LookAgain` asked for it, and what it held was told before this. ``read``:
+    it was read to its end, or is seen not to be there; False: it could not be looked at, which proves nothing.
+    """
+
+    read: bool = True
 
 
 class InterruptMoot(msgspec.Struct, frozen=True, kw_only=True):

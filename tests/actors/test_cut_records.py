@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,10 @@ from lastword.actors.system.system import ActorSystem
 from lastword.actors.transcript import FactsRead, FactsTaken, Follow, TranscriptWatcherActor
 from lastword.transports.files import LocalFiles
 from lastword.transports.providers.claude_code_oracle import ClaudeOracle
-from volume_kit import NATIVE, encoded, turn_lines
+from record_kit import NoWakes, turn
+from volume_kit import NATIVE
 
 pytestmark = [pytest.mark.contract("C02"), pytest.mark.contract("C04")]
-
-
-class NoWakes:
-    def watch(self, path: str, root: str, callback: Callable[[], None]) -> object:
-        return object()
-
-    def unwatch(self, token: object) -> None:
-        pass
 
 
 class Parent(Probe):
@@ -69,13 +62,6 @@ class Reading:
 def system() -> Iterator[ActorSystem]:
     with ActorSystem("cut-test") as made:
         yield made
-
-
-def turn(number: int, tools: int = 1) -> list[dict[str, Any]]:
-    """Lines of one turn whose ids are its own."""
-    lines = turn_lines(prompt=f"prompt {number}", answer=f"answer {number}", at="2026-01-01T00:00:00Z", tools=tools)
-    text = encoded(lines).replace(b"0badc0de", f"{number:08x}".encode())
-    return [line + b"\n" for line in text.splitlines()]
 
 
 def ends(reading: Reading) -> dict[str, list[Any]]:

@@ -111,7 +111,7 @@ def test_c04_nothing_but_a_terminal_fact_ends_a_running_turn() -> None:
         event
         for event in EVENTS
         if not isinstance(event, TurnClosed | RecordExhausted | core.Superseded | core.Cancel)
-        and not (isinstance(event, core.TimerFired) and event.name in ("deadline", "answer_grace", "record_gone"))
+        and not (isinstance(event, core.TimerFired) and event.name in ("deadline", "answer_grace"))
     ]
     for several in itertools.permutations(harmless, 2):
         turn, effects = play(running(), *several)
@@ -268,6 +268,26 @@ def test_c40_a_final_answer_without_its_terminal_record_is_settled_by_it_once_an
     (done,) = offered(effects)
     assert (done.status, done.answer, done.source) == ("completed", "final", "reconciler")
     assert any(isinstance(e, core.Emit) and isinstance(e.draft.body, events.InvariantViolated) for e in effects)
+
+
+@pytest.mark.contract("C03")
+def test_c03_an_idle_cli_loses_a_turn_only_behind_a_look_that_saw_its_record() -> None:
+    idle = CliStatusSeen(status="idle", waiting_for="", updated_at=T0 + 5, native_session="ns")
+    again = core.SetTimer(name="record_gone", delay_s=core.RECORD_GONE_S)
+    turn, effects = play(running(), idle)
+    assert again in effects
+    assert not offered(play(turn, core.LookedAgain())[1]), "nobody asked for that look"
+    for _ in range(3):
+        turn, effects = play(turn, core.TimerFired(name="record_gone"))
+        assert effects == [core.LookAgain(), again]
+        turn, effects = play(turn, core.LookedAgain(read=False))
+        assert not effects, "could not look: that proves nothing"
+    looking, _ = play(turn, core.TimerFired(name="record_gone"))
+    busy = msgspec.structs.replace(idle, status="busy", updated_at=T0 + 6)
+    assert not offered(play(looking, busy, core.LookedAgain())[1]), "it went on meanwhile"
+    assert offered(play(looking, DONE, core.LookedAgain())[1])[0].status == "completed"
+    (done,) = offered(play(looking, core.LookedAgain())[1])
+    assert (done.status, done.error and done.error.kind, done.source) == ("lost", "record_missing", "reconciler")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,24 @@ def test_e_could_not_look_is_not_missing(tmp_path):
     assert isinstance(read_from(str(tmp_path / "fifo"), 0, 10), Unreadable), "a fifo must not block"
 
 
+@pytest.mark.contract("C03")
+def test_c03_a_file_whose_file_system_is_away_is_not_missing(tmp_path):
+    """Its folder is gone, and what stands above it is not of the device that the file was on."""
+    folder = tmp_path / "mount" / "folder"
+    folder.mkdir(parents=True)
+    path = folder / "s"
+    path.write_bytes(b"x")
+    facts = path.stat()
+    above = tmp_path.stat().st_dev
+    path.unlink()
+    for device in (above, above + 1):
+        assert read_from(str(path), 0, 10, facts.st_ino, device) == Missing(), "its folder is there: it was deleted"
+    folder.rmdir()
+    assert read_from(str(path), 0, 10, facts.st_ino, above) == Missing()
+    assert isinstance(read_from(str(path), 0, 10, facts.st_ino, above + 1), Unreadable)
+    assert read_from(str(path), 0, 10) == Missing(), "it was never seen"
+
+
 def test_f41_a_replaced_and_a_truncated_file_are_told_before_any_byte(tmp_path):
     path = tmp_path / "s"
     path.write_bytes(b"0123456789")

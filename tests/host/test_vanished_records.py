@@ -1,0 +1,76 @@
+"""A turn whose record is away: lost only where somebody looked and saw that no end can come (C03)."""
+
+from __future__ import annotations
+
+import pytest
+
+from host_kit import WAIT_S, away, completions
+from lastword.actors.core import turn as core_turn
+from lastword.actors.core.world import Missing, Unreadable
+from lastword.transports.memory import MemoryWorld
+
+LONG_S = 4 * core_turn.RECORD_GONE_S
+
+pytestmark = [pytest.mark.contract("C02"), pytest.mark.contract("C03")]
+
+
+class Away(MemoryWorld):
+    """Its record is not there, or cannot be looked at."""
+
+    answer: Missing | Unreadable | None = None
+
+    def read_from(self, path, offset, max_bytes, inode, device):
+        return self.answer or super().read_from(path, offset, max_bytes, inode, device)
+
+
+def idle_behind_the_prompt(make, clock, answer):
+    """A turn that runs; its CLI ended it where nobody can read, and says idle."""
+    world = Away(manual=True, clock=clock.wall)
+    rig = make(world=world, clock=clock)
+    session = rig.session()
+    waiting = away(session.run, "go")
+    cli = rig.running(session)
+    clock.advance(1)
+    world.answer = answer
+    cli.finish("the answer")
+    rig.settle()
+    return rig, session, waiting
+
+
+def pass_the_time(rig, clock, seconds):
+    for _ in range(int(seconds)):
+        clock.advance(1)
+        rig.settle()
+
+
+def test_c03_a_record_that_cannot_be_read_proves_nothing_however_long_the_cli_is_idle(make, clock):
+    rig, session, waiting = idle_behind_the_prompt(make, clock, Unreadable(reason="EIO: Input/output error"))
+    pass_the_time(rig, clock, LONG_S)
+    assert completions(rig, session) == []
+    wait = session.snapshot().waits_for
+    assert wait is not None
+    assert wait.kind == "record"
+    rig.world.answer = None
+    pass_the_time(rig, clock, 5)
+    done = waiting.result(WAIT_S)
+    assert (done.status, done.answer, done.source) == ("completed", "the answer", "transcript")
+    assert completions(rig, session) == [done]
+
+
+def test_c03_a_record_that_was_deleted_is_looked_for_once_more_and_then_the_turn_is_lost(make, clock):
+    rig, session, waiting = idle_behind_the_prompt(make, clock, Missing())
+    pass_the_time(rig, clock, core_turn.RECORD_GONE_S - 2)
+    assert completions(rig, session) == []
+    pass_the_time(rig, clock, 10)
+    done = waiting.result(WAIT_S)
+    assert (done.status, done.error.kind, done.source) == ("lost", "record_missing", "reconciler")
+    assert completions(rig, session) == [done]
+
+
+def test_c03_a_record_that_is_found_deleted_after_it_could_not_be_read_is_lost_then(make, clock):
+    rig, session, waiting = idle_behind_the_prompt(make, clock, Unreadable(reason="EACCES: Permission denied"))
+    pass_the_time(rig, clock, LONG_S)
+    assert completions(rig, session) == []
+    rig.world.answer = Missing()
+    pass_the_time(rig, clock, core_turn.RECORD_GONE_S + 10)
+    assert waiting.result(WAIT_S).status == "lost"
