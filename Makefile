@@ -52,10 +52,16 @@ bench: setup ## measure; prints tables, asserts nothing, and writes bench-result
 
 SESSIONS ?= 1,10,100,1000
 TURNS ?= 10
+PANES ?= 1,10
 
-stress: setup ## long: 1,000 turns with faults in real panes; SESSIONS=1,10,… TURNS=… in-process sessions, a report and a chart
+stress: setup ## long: 1,000 turns with faults in real panes; SESSIONS=1,10,… TURNS=… in-process sessions, report, chart; SOAK=20m: only that, flat or not
+ifdef SOAK
+	@$(BIN)/python bench/stress_soak.py $(SOAK)
+else
 	@$(BIN)/python bench/stress_memory.py --sessions $(SESSIONS) --turns $(TURNS)
+	@timeout 1800 $(BIN)/python bench/stress_panes.py --sessions $(PANES) --turns $(TURNS)
 	@$(PYTEST) -m stress tests/stress -s
+endif
 
 chaos: setup ## long: 500 lives of a host ended by SIGKILL, and an independent checker (at most 20 minutes)
 	@$(PYTEST) -m stress tests/crash -s

@@ -104,6 +104,7 @@ class GroupCommitter:
         on_trouble: told each time that the file fails while batches are held.
         on_record: told of each group that the file took, before anyone else is: its batches with their results, and
             the ``perf_counter_ns`` before and behind it. None: nothing is measured.
+        stats: where it counts what it does; one writes, others may read it at any time.
     """
 
     def __init__(
@@ -116,9 +117,10 @@ class GroupCommitter:
         before_record: Callable[[], None] | None = None,
         on_trouble: Callable[[JournalError], None] | None = None,
         on_record: OnRecord | None = None,
+        stats: CommitStats | None = None,
     ) -> None:
         self.on_record = on_record
-        self.stats = CommitStats()
+        self.stats = stats if stats is not None else CommitStats()
         self._journal = journal
         self._publish = publish
         self._now_wall_s = now_wall_s

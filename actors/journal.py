@@ -65,6 +65,7 @@ class JournalActor(Actor):
         before_record: Callable[[], None] | None = None,
         on_left: Callable[[int], None] | None = None,
         backlog: Backlog | None = None,
+        stats: CommitStats | None = None,
     ) -> None:
         super().__init__()
         self._backlog = backlog or Backlog()
@@ -76,6 +77,7 @@ class JournalActor(Actor):
             sleep=self.system.pause,
             before_record=before_record,
             on_trouble=self._trouble,
+            stats=stats,
         )
         self._on_left = on_left
 

@@ -2,6 +2,7 @@
 
 Usage: PYTHONPATH=src python bench/actors.py [rounds]. Each figure is the median over rounds; each measurement is a process
 of its own, the variants take turns. ``no check`` is the pooled dispatcher with the tracer test cut out of the guard.
+asyncio, thespian and xoscar do the same in ``rivals/actors.py``, each installed into a venv of its own.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from _report import QUICK
+from rivals._venv import MissingError, python_with
 
-VARIANTS = ("pykka", "pooled", "pinned", "pooled no check", "pooled traced")
+OURS = ("pykka", "pooled", "pinned", "pooled no check", "pooled traced")
+RIVALS = {"asyncio": (), "thespian": ("thespian==4.0.1",), "xoscar": ("xoscar==0.12.2",)}
+VARIANTS = (*OURS, *RIVALS)
+SENDERS = 4
+RIVAL_SCRIPT = Path(__file__).parent / "rivals" / "actors.py"
 TELLS = 100_000
 FAN = 1_000
 FAN_ROUNDS = 30
@@ -119,6 +126,22 @@ def measure(variant: str, scenario: str) -> dict[str, float]:
         for ref in refs:
             ask(ref, 0)
         return {"fan-out to 1,000, per s": FAN * FAN_ROUNDS / (time.perf_counter() - began)}
+    if scenario == "fan-in":
+        (ref,) = start(1)
+        ask(ref, 0)
+
+        def send() -> None:
+            for n in range(TELLS // SENDERS):
+                ref.tell(n)
+
+        senders = [threading.Thread(target=send) for _ in range(SENDERS)]
+        began = time.perf_counter()
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        ask(ref, 0)
+        return {f"fan-in from {SENDERS}, per s": TELLS / (time.perf_counter() - began)}
     if scenario == "ask":
         (ref,) = start(1)
         ask(ref, 0)
@@ -144,16 +167,32 @@ def measure(variant: str, scenario: str) -> dict[str, float]:
     return out
 
 
+def command_of(variant: str) -> list[str]:
+    """How to measure it: an interpreter and a script.
+
+    Raises: MissingError: it cannot be installed here.
+    """
+    if variant in OURS:
+        return [sys.executable, __file__]
+    needed = RIVALS[variant]
+    return [python_with(*needed) if needed else sys.executable, str(RIVAL_SCRIPT), variant]
+
+
 def main(rounds: int) -> None:
+    commands = {}
+    for variant in VARIANTS:
+        try:
+            commands[variant] = command_of(variant)
+        except MissingError as reason:
+            print(f"{variant}: skipped: {reason}")
     figures: dict[str, dict[str, list[float]]] = {}
     for number in range(rounds):
-        for scenario in ("tell", "fan", "ask", "many"):
-            for variant in VARIANTS:
-                many = scenario == "many"
-                if many and (number > 0 or variant not in ("pykka", "pooled", "pinned")):
+        for scenario in ("tell", "fan-in", "fan", "ask", "many"):
+            for variant, command in commands.items():
+                if scenario == "many" and (number > 0 or variant in ("pooled no check", "pooled traced")):
                     continue
                 done = subprocess.run(
-                    [sys.executable, __file__, variant, scenario],
+                    [*command, *([variant] if variant in OURS else []), scenario],
                     capture_output=True,
                     text=True,
                     timeout=120,

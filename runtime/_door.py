@@ -1,9 +1,10 @@
 """The host's socket: what other processes may ask of the one host of a state folder (``host.sock``, mode 0600).
 
 One JSON object a line each way: ``{"op": "send", "session": "s_…", "text": "…"}``, ``interrupt``, ``answer``,
-``snapshot``; the answer is ``{"ok": true, …}`` or ``{"ok": false, "error": {…}}`` with the error's kind. Everything is
-bounded: line, wait, connections. It decides nothing: each request is one call of a session's public method. Events are
-read from the journal, not from here.
+``snapshot``, and of the whole host ``metrics`` and ``top``; the answer is ``{"ok": true, …}`` or
+``{"ok": false, "error": {…}}`` with the error's kind. Everything is bounded: line, wait, connections. It decides
+nothing: each request is one call of a session's public method, or a look at the host's numbers. Events are read from
+the journal, not from here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -32,9 +33,14 @@ from lastword.actors.core.errors import (
 )
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.snapshot import Snapshot
+from lastword.runtime._top import Top
+from lastword.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
     from lastword.runtime._session import Session
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 SOCKET_NAME: Final = "host.sock"
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -80,7 +86,18 @@ class GetSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag
     session: str
 
 
-Request: TypeAlias = Send | InterruptTurn | AnswerDialog | GetSnapshot
+class GetMetrics(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="metrics"):
+    """The host in numbers."""
+
+
+class GetTop(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="top"):
+    """The sessions that want a look first, at most so many ``lines``, and figures of all."""
+
+    lines: int
+
+
+SessionRequest: TypeAlias = Send | InterruptTurn | AnswerDialog | GetSnapshot
+Request: TypeAlias = SessionRequest | GetMetrics | GetTop
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +111,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of a request: exactly one of the three."""
+    """What came of a request: exactly one of them."""
 
     ok: bool
     delivery: Delivery | None = None
     snapshot: Snapshot | None = None
+    metrics: Metrics | None = None
+    top: Top | None = None
     error: Failure | None = None
 
 
@@ -115,10 +134,21 @@ class Door:
 
     Args:
         find: a session by its id; raises a :class:`LastwordError` where there is none.
+        metrics, top: the host's numbers; refused as ``unsupported_capability`` where there are none.
     """
 
-    def __init__(self, folder: Path, find: Callable[[str], Session], *, request_wait_s: float = REQUEST_WAIT_S) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        find: Callable[[str], Session],
+        *,
+        metrics: Callable[[], Metrics] | None = None,
+        top: Callable[[int], Top] | None = None,
+        request_wait_s: float = REQUEST_WAIT_S,
+    ) -> None:
         self.path = folder / SOCKET_NAME
+        self._metrics = metrics
+        self._top = top
         self._folder = folder
         self._find = find
         self._request_wait_s = request_wait_s
@@ -229,6 +259,15 @@ class Door:
             return _failure(ActorError("actor_dead", f"the host failed: {type(error).__name__}"))
 
     def _carry_out(self, request: Request) -> Response:
+        match request:
+            case GetMetrics():
+                return Response(ok=True, metrics=_there(self._metrics)())
+            case GetTop():
+                return Response(ok=True, top=_there(self._top)(request.lines))
+            case _:
+                return self._ask_session(request)
+
+    def _ask_session(self, request: SessionRequest) -> Response:
         session = self._find(request.session)
         match request:
             case Send():
@@ -285,6 +324,12 @@ def ask(folder: Path, request: Request, *, wait_s: float = ANSWER_WAIT_S) -> Res
     if response.error is not None:
         raise _raised(response.error)
     return response
+
+
+def _there(numbers: Callable[_P, _T] | None) -> Callable[_P, _T]:
+    if numbers is None:
+        raise UsageError("unsupported_capability", "this host tells no numbers")
+    return numbers
 
 
 def _failure(error: LastwordError) -> Response:

@@ -125,10 +125,21 @@ def _stamp(record: Delivered, completion: Completion) -> None:
 
 
 class Hub:
-    """Tells subscribers what was committed. ``publish`` is for the journal's writer; the rest for any thread."""
+    """Tells subscribers what was committed. ``publish`` is for the journal's writer; the rest for any thread.
 
-    def __init__(self, journal: Journal, *, look_again_s: float = LOOK_AGAIN_S) -> None:
+    Args:
+        on_delivered: called with each completion that is handed out, on the subscriber's thread; must return at once.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        look_again_s: float = LOOK_AGAIN_S,
+        on_delivered: Callable[[Completion], None] | None = None,
+    ) -> None:
         self._journal = journal
+        self._on_delivered = on_delivered
         self._look_again_s = look_again_s
         self._channels: dict[SessionId, _Channel] = {}
         self._channels_lock = threading.Lock()  # for adding and removing channels only
@@ -191,7 +202,9 @@ class Hub:
         return tap
 
     def returned(self, completion: Completion) -> Completion:
-        """It is handed to a caller that waited for it alone: so it is traced; and given back."""
+        """It is handed to a caller that waited for it alone: so it is counted and traced; and given back."""
+        if self._on_delivered is not None:
+            self._on_delivered(completion)
         if self.tracer is not None:
             now_ns = time.perf_counter_ns()
             record = Delivered(next_number(), completion.turn_id, RETURNED, completion.session_id, 0, now_ns)
@@ -321,7 +334,11 @@ class _Tap:
             return _Next.WAIT if self._checked else _Next.CHECK
         event = self._ready.popleft()
         self.after = event.seq
-        if isinstance(event.body, SessionClosed):
+        body = event.body
+        if isinstance(body, CompletionReached):
+            if self._hub._on_delivered is not None:  # noqa: SLF001
+                self._hub._on_delivered(body.completion)  # noqa: SLF001
+        elif isinstance(body, SessionClosed):
             self._finish()
         return event
 

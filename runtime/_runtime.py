@@ -30,7 +30,7 @@ from lastword.actors.core.ports import Batch, Recorded, SessionRow
 from lastword.actors.core.service import ApiAdapter
 from lastword.actors.core.snapshot import Handle, Snapshot
 from lastword.actors.core.tools import Tool, check_tools
-from lastword.actors.journal import Backlog, Commit, CommitFailed, Committed, JournalActor
+from lastword.actors.journal import Backlog, Commit, CommitFailed, CommitStats, Committed, JournalActor
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.clock import Clock
@@ -45,8 +45,12 @@ from lastword.runtime._edge import Edge, Survivor, left_behind, open_api_edge, o
 from lastword.runtime._home import check_home
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
+from lastword.runtime._numbers import Numbers
 from lastword.runtime._policy import PolicyDesk, check_policy
+from lastword.runtime._readings import metrics_of, top_of
 from lastword.runtime._session import AsyncSession, Session
+from lastword.runtime._top import Top
+from lastword.runtime.metrics import Metrics
 from lastword.transports.providers import ADAPTERS
 
 _T = TypeVar("_T")
@@ -149,17 +153,20 @@ class Runtime:
         tracer = _open_trace(trace) if trace is not None else None
         self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer, simulation=simulation)
         self._entropy: Callable[[int], bytes] = os.urandom if simulation is None else simulation.entropy
-        self._hub = Hub(journal)
+        self._numbers = Numbers(self._system.clock.wall)
+        self._hub = Hub(journal, on_delivered=self._numbers.delivered)
         self._hub.tracer = tracer
         self._commits_left = 0
         self._behind = Backlog()
+        self._commit_stats = CommitStats()
         self._writer = self._system.spawn(
             JournalActor,
             journal,
-            self._hub.publish,
+            self._publish,
             on_left=self._commits_were_left,
             backlog=self._behind,
             mailbox_max=JOURNAL_MAILBOX_MAX,
+            stats=self._commit_stats,
             name="journal",
             dispatcher="pinned",
         )
@@ -177,7 +184,7 @@ class Runtime:
         self._closed = False
         self._pid = os.getpid()
         _end_at_exit(self)
-        self._door = Door(state, self._served) if serve_socket else None
+        self._door = Door(state, self._served, metrics=self.metrics, top=self._top) if serve_socket else None
         if self._door is not None:
             try:
                 self._door.open()
@@ -382,6 +389,14 @@ class Runtime:
         self._check_here()
         return self._read(lambda: self._journal.completion(TurnId(turn_id)))
 
+    def metrics(self) -> Metrics:
+        """The runtime in numbers, now: see :class:`lastword.runtime.metrics.Metrics`, and
+        :func:`lastword.runtime.metrics.prometheus` for the text. It asks no actor and no file, and nothing waits for
+        it; also after :meth:`close`.
+        """
+        self._check_here()
+        return metrics_of(self._numbers, self._system, self._commit_stats, self._behind())
+
     def close(self, *, grace_s: float = 2.0) -> CloseReport:
         """End every CLI and every actor; running turns settle ``cancelled``. Sessions stay on record. Idempotent.
 
@@ -404,6 +419,7 @@ class Runtime:
             edge.close(grace_s)
         report = self._system.shutdown(STOP_S)
         self._hub.tracer = None  # it is closed
+        self._numbers.closing()
         self._hub.close()
         self._journal.close()
         return CloseReport(
@@ -467,6 +483,15 @@ class Runtime:
     def _edge_says(self, word: str) -> None:
         self._system.dead_letters.record(word, "edge", word)
 
+    def _publish(self, told: Sequence[events.Event]) -> None:
+        """To the subscribers first; counting holds up nobody."""
+        self._hub.publish(told)
+        self._numbers.committed(told)
+
+    def _top(self, lines: int) -> Top:
+        """What ``lastword top`` shows."""
+        return top_of(self._numbers, self._system, lines)
+
     def _commits_were_left(self, count: int) -> None:
         self._commits_left = count
 
@@ -521,6 +546,8 @@ class Runtime:
         """Take over what an earlier host left: living CLIs, unsettled turns, messages without an end (C17)."""
         work = self._journal.sessions_with_work()
         rows = [row for row in self._journal.sessions() if row.state == "open"]
+        for row in rows:
+            self._numbers.found(row)
         for name in get_args(TransportName):
             self._rehydrate_over(name, [row for row in rows if row.transport == name], work)
 
@@ -589,6 +616,14 @@ class Runtime:
             and not any(
                 each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages
             ),
+        )
+        self._numbers.taken_over(
+            row,
+            turns=unsettled,
+            messages=first.messages,
+            last=last[-1] if last else None,
+            last_completion=first.last_completion,
+            lives=first.endpoint is not None,
         )
         return self._start(row, adapter, executable, config, edge, first)
 
@@ -812,6 +847,11 @@ class AsyncRuntime:
         """As :meth:`Runtime.completion`."""
         self._runtime._check_here()  # noqa: SLF001
         return await asyncio.to_thread(self._runtime.completion, turn_id)
+
+    async def metrics(self) -> Metrics:
+        """As :meth:`Runtime.metrics`."""
+        self._runtime._check_here()  # noqa: SLF001
+        return await asyncio.to_thread(self._runtime.metrics)
 
     async def close(self, *, grace_s: float = 2.0) -> CloseReport:
         """As :meth:`Runtime.close`."""

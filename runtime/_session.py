@@ -89,7 +89,7 @@ class Session:
             return self._runtime._hub.returned(self._wait(outcome))  # noqa: SLF001
         except KeyboardInterrupt:
             self._abandon(submission)
-            return self._wait(outcome)
+            return self._runtime._hub.returned(self._wait(outcome))  # noqa: SLF001
 
     def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
         """Submit a message, or an Interrupt, an Answer to a dialog, or a Command of the CLI's own.

@@ -160,6 +160,11 @@ class Cell:
         finally:
             context.newborn = outer
 
+    @property
+    def kind(self) -> str:
+        """The name of its actor's class; "" once it is dead."""
+        return self._make[0].__name__ if self._make is not None else ""
+
     def is_dead(self) -> bool:
         """Whether its end has been made and its name is being freed."""
         return self.phase is Phase.DEAD

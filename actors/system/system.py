@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
@@ -71,6 +71,14 @@ class ShutdownReport(msgspec.Struct, frozen=True, kw_only=True):
     dropped: dict[str, int]
     timers_cancelled: int
     threads_left: tuple[str, ...]
+
+
+class Depth(NamedTuple):
+    """How many messages wait for one actor, in both lanes; ``kind`` is its class."""
+
+    name: str
+    kind: str
+    waiting: int
 
 
 class ActorSystem:
@@ -180,6 +188,12 @@ class ActorSystem:
         """All that have not ended, oldest first."""
         with self.lock:
             return [cell.ref for cell in self._cells.values()]
+
+    def depths(self) -> list[Depth]:
+        """The mailboxes of all that have not ended. No mailbox is locked for it: each figure is of its own moment."""
+        with self.lock:
+            cells = list(self._cells.values())
+        return [Depth(cell.ref.name, cell.kind, cell.mailbox.waiting()) for cell in cells]
 
     def find(self, name: str) -> Ref | None:
         """The one of that name that has not ended."""

@@ -21,6 +21,7 @@ COMMANDS = {
     "doctor": "lastword.runtime.command.doctor",
     "events": "lastword.runtime.command.events",
     "explain": "lastword.runtime.command.explain",
+    "metrics": "lastword.runtime.command.metrics",
     "read": "lastword.runtime.command.read",
     "run": "lastword.runtime.command.run",
     "send": "lastword.runtime.command.send",

@@ -1,0 +1,117 @@
+"""Real time under load on the in-process transport: is the process still as small at the end? Sessions open, take some
+turns at a fixed rate, are checked and closed, and others take their place; RSS, threads and descriptors are sampled,
+and a line is laid through them by least squares, the first fifth left out as warming up. Ends with 1 where a slope is
+beyond its bound or a turn has a wrong answer. Usage: python bench/stress_soak.py 20m [--sessions 100] [--rate 100]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _report import percentile, show
+from stress_memory import NOT_THE_END, answer_to, descriptors
+
+from lastword import AsyncRuntime
+from lastword.runtime.testing.memory import memory_edge
+from lastword.transports.memory import MemoryWorld
+
+TURNS_EACH = 20
+SAMPLE_S = 2.0
+TURN_S = 60.0
+WARM_SHARE = 0.2
+BOUNDS = {"RSS MiB": (0.02, 6.0), "threads": (0.0, 2.0), "descriptors": (0.0, 2.0)}
+"""How much more is flat: a share of the mean, or so many, whichever is more, from the line's first to its last point."""
+
+
+def seconds(text: str) -> float:
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    return float(text[:-1]) * units[text[-1]] if text[-1] in units else float(text)
+
+
+def status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(name)))
+
+
+def rise(points: list[tuple[float, float]]) -> float:
+    """How much more the line through the points has at its end than at its beginning."""
+    n = len(points)
+    x_mean, y_mean = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
+    spread = sum((x - x_mean) ** 2 for x, _ in points)
+    slope = sum((x - x_mean) * (y - y_mean) for x, y in points) / spread if spread else 0.0
+    return slope * (points[-1][0] - points[0][0])
+
+
+async def soak(folder: Path, wanted_s: float, sessions: int, rate: float) -> tuple[list[list[float]], list[float], int]:
+    world = MemoryWorld(respond=answer_to)
+    world.on_turn = lambda cli, _: cli.say(NOT_THE_END)
+    spent: list[float] = []
+    samples: list[list[float]] = []
+    wrong = 0
+    began = time.monotonic()
+    async with AsyncRuntime.open(folder, edge=memory_edge(world), durability="process") as runtime:
+
+        async def work(number: int) -> None:
+            nonlocal wrong
+            turn = number  # the first session of each place is shorter, so that they do not all end together
+            due = time.monotonic() + number / rate
+            while time.monotonic() - began < wanted_s:
+                session: Any = await runtime.session("memory")
+                for _ in range(TURNS_EACH - turn % TURNS_EACH):
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    if time.monotonic() - began >= wanted_s:
+                        break
+                    text = f"{number}.{turn}"
+                    done = await asyncio.wait_for(session.run(text), TURN_S)
+                    spent.append((time.monotonic() - due) * 1e3)
+                    wrong += done.status != "completed" or done.answer != answer_to(text)
+                    turn += 1
+                    due += sessions / rate
+                await session.close()
+                for native, cli in list(world.clis.items()):
+                    if not cli.alive:  # the in-process world keeps what was, for tests
+                        del world.clis[native]
+                        world._files.pop(cli.path, None)
+
+        jobs = asyncio.gather(*(work(number) for number in range(sessions)))
+        while not jobs.done():
+            await asyncio.wait({jobs}, timeout=SAMPLE_S)
+            now = time.monotonic() - began
+            samples.append([now, status("VmRSS:") / 1024, status("Threads:"), descriptors()])
+            print(f"  {now:5.0f} s, {len(spent)} turns, RSS {samples[-1][1]:.1f} MiB", file=sys.stderr, flush=True)
+        await jobs
+    return samples, spent, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("length", type=seconds, help="20m, 90s, 1h")
+    parser.add_argument("--sessions", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=100.0, help="turns a second of all sessions together")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lastword-soak-") as name:
+        samples, spent, wrong = asyncio.run(soak(Path(name), args.length, args.sessions, args.rate))
+    steady = [sample for sample in samples if args.length * WARM_SHARE <= sample[0] <= args.length]
+    if len(steady) < 5:
+        print("too short to lay a line through")
+        return 1
+    rows, bad = [], wrong > 0
+    for place, (what, (share, least)) in enumerate(BOUNDS.items(), start=1):
+        points = [(sample[0], sample[place]) for sample in steady]
+        more, bound = rise(points), max(least, share * sum(y for _, y in points) / len(points))
+        bad = bad or more > bound
+        rows.append([what, points[0][1], points[-1][1], more, bound, "flat" if more <= bound else "GROWS"])
+    tail = ", ".join(f"p{share * 100:g} {percentile(spent, share):.1f} ms" for share in (0.5, 0.99))
+    note = f"{args.length:g} s, {args.sessions} sessions, {len(spent)} turns, {wrong} wrong, {tail}."
+    show("Soak", ["what", "first", "last", "rise of the line", "bound", ""], rows, note)
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
