@@ -21,10 +21,12 @@ from lastword.actors.core.ports import Cursor
 from lastword.actors.core.transcript import HEAD_BYTES, OPENING_BYTES, TAIL_BYTES, LineMarks, Tail
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
 from lastword.actors.system.actor import Actor
-from lastword.actors.system.flow import Flow
+from lastword.actors.system.flow import Flow, weight
 
+PIECE_BYTES_MAX = 64 * 1024
+"""Bytes read, decoded and told in one go; more of the file waits for the actor's next message."""
 READ_BYTES_MAX = 1024 * 1024
-"""Bytes read and decoded in one go; more of the file waits for the actor's next message."""
+"""Bytes read in one go where nothing is told of them but that they are there."""
 SLICED_LINES = 4 * 1024
 """A piece of more lines is told to the oracle in slices."""
 SLICE_BYTES = 32 * 1024
@@ -89,6 +91,8 @@ class FactsRead(msgspec.Struct, frozen=True, kw_only=True):
     read_to: int = 0
     more: bool = False
     """More of the record is there already: it is read once these were taken (:class:`FactsTaken`)."""
+    weight: int = 1
+    """What it counts in the session's flow."""
 
 
 class FactsTaken(msgspec.Struct, frozen=True):
@@ -397,7 +401,7 @@ class TranscriptWatcherActor(Actor):
         known = (
             self._tail.length
         )  # read again each time: a file written anew in place has its inode, and may have grown
-        read = self._files.read_from(path, self._offset - known, READ_BYTES_MAX + known, self._inode, self._device)
+        read = self._files.read_from(path, self._offset - known, PIECE_BYTES_MAX + known, self._inode, self._device)
         match read:
             case Bytes() if not self._tail.matches(read.data[:known]):
                 if self._start_over(Rewritten(inode=read.inode, device=read.device, reason="changed")):
@@ -465,14 +469,14 @@ class TranscriptWatcherActor(Actor):
                 )
         if facts or cursor is not None:
             self._waiting = more
-            self._tell(facts, cursor, more=more)
+            self._tell(facts, cursor, more=more, read=len(data))
 
     def _read_rest(self, moved_to: str) -> None:
         """The record was moved aside and another one begun: what the old one got before that comes first."""
         following = self._following
         assert following is not None
         while True:
-            read = self._files.read_from(moved_to, self._offset, READ_BYTES_MAX, self._inode, self._device)
+            read = self._files.read_from(moved_to, self._offset, PIECE_BYTES_MAX, self._inode, self._device)
             if not isinstance(read, Bytes) or not read.data:
                 return
             self._feed(following.source.path, read.data)
@@ -584,13 +588,18 @@ class TranscriptWatcherActor(Actor):
         self.parent.tell(RecordUnread(path=path, reason=reason))
 
     def _tell(
-        self, facts: tuple[Fact | core_turn.Superseded, ...], cursor: Cursor | None, *, more: bool = False
+        self,
+        facts: tuple[Fact | core_turn.Superseded, ...],
+        cursor: Cursor | None,
+        *,
+        more: bool = False,
+        read: int = 0,
     ) -> None:
         parent, following = self.parent, self._following
         assert parent is not None
         assert following is not None
         if self._flow is not None:
-            self._flow.take(READ)
+            self._flow.take(READ, weight(read))
         parent.tell(
             FactsRead(
                 epoch=following.epoch,
@@ -599,5 +608,6 @@ class TranscriptWatcherActor(Actor):
                 path=following.source.path,
                 read_to=self._offset,
                 more=more,
+                weight=weight(read),
             )
         )
