@@ -146,7 +146,7 @@ class GroupCommitter:
 
     def add(self, commit: Commit, *, more_waiting: bool) -> None:
         """Take a batch; commit now unless more are waiting and the group has room."""
-        chars = _chars_of(commit.batch)
+        chars = chars_of(commit.batch)
         if self._pending and self._chars + chars > GROUP_CHARS_MAX:
             self.flush()
         self._pending.append(commit)
@@ -286,7 +286,7 @@ class GroupCommitter:
             self.stats.answers_lost += 1
 
 
-def _chars_of(batch: Batch) -> int:
+def chars_of(batch: Batch) -> int:
     """About how much text it holds."""
     chars = _BATCH_CHARS
     if batch.accept is not None:

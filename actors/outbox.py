@@ -12,8 +12,9 @@ from collections.abc import Callable, Hashable
 from itertools import count
 
 from lastword.actors.core.ports import Batch
+from lastword.actors.group_commit import chars_of
 from lastword.actors.journal import Commit, CommitFailed, Committed
-from lastword.actors.system.flow import Flow
+from lastword.actors.system.flow import Flow, weight
 from lastword.actors.system.ref import Ref
 
 RETRY_S = 1.0
@@ -41,7 +42,7 @@ class Outbox:
         journal: the journal actor.
         me: who is answered.
         retry: arms a timer that brings a :class:`Retry` back to this actor.
-        flow: counts what is not acknowledged, as the share ``share``.
+        flow: counts what is not acknowledged, by its weight, as the share ``share``.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Outbox:
         token = next(self._tokens)
         self._open[token] = batch
         if self._flow is not None:
-            self._flow.take(self._share)
+            self._flow.take(self._share, weight(chars_of(batch)))
         self._offer(token, batch)
         return token
 
@@ -110,7 +111,7 @@ class Outbox:
     def _done(self, token: int) -> Batch | None:
         batch = self._open.pop(token, None)
         if batch is not None and self._flow is not None:
-            self._flow.give(self._share)
+            self._flow.give(self._share, weight(chars_of(batch)))
         return batch
 
     def _offer(self, token: int, batch: Batch) -> None:

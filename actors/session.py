@@ -68,7 +68,8 @@ END_GRACE_S = 3.0
 """How long a CLI that ignores interrupts gets between the gentle signal and the hard one."""
 
 READ_AHEAD_MAX = 64
-"""Pieces of a session's record that are read and not committed: beyond it the record waits in its file."""
+"""Pieces of a session's record that are read and not committed, a large one counted as several (``flow.weight``):
+beyond it the record waits in its file. So a session has about one large piece in line before the journal's writer."""
 
 
 SessionCommand: TypeAlias = (
@@ -412,7 +413,7 @@ class SessionActor(Actor):
     # --- facts ------------------------------------------------------------------------------------------------------
 
     def _facts(self, read: transcript.FactsRead) -> None:
-        self._reads_held += 1
+        self._reads_held += read.weight
         self._take_in(read)
         self._go_on_reading()
         self._take_place()

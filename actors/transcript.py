@@ -19,10 +19,12 @@ from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, 
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
-from lastword.actors.record_place import READ_BYTES_MAX, Behind, Changed, CouldNotLookError, FromStart, Place
+from lastword.actors.record_place import Behind, Changed, CouldNotLookError, FromStart, Place
 from lastword.actors.system.actor import Actor
-from lastword.actors.system.flow import Flow
+from lastword.actors.system.flow import Flow, weight
 
+PIECE_BYTES_MAX = 64 * 1024
+"""Bytes read, decoded and told in one go; more of the file waits for the actor's next message."""
 SLICED_LINES = 4 * 1024
 """A piece of more lines is told to the oracle in slices."""
 SLICE_BYTES = 32 * 1024
@@ -88,6 +90,8 @@ class FactsRead(msgspec.Struct, frozen=True, kw_only=True):
     read_to: int = 0
     more: bool = False
     """More of the record is there already: it is read once these were taken (:class:`FactsTaken`)."""
+    weight: int = 1
+    """What it counts in the session's flow."""
 
 
 class FactsTaken(msgspec.Struct, frozen=True):
@@ -407,7 +411,7 @@ class TranscriptWatcherActor(Actor):
         known = (
             place.tail.length
         )  # read again each time: a file written anew in place has its inode, and may have grown
-        read = self._files.read_from(path, place.offset - known, READ_BYTES_MAX + known, place.inode, place.device)
+        read = self._files.read_from(path, place.offset - known, PIECE_BYTES_MAX + known, place.inode, place.device)
         match read:
             case Bytes() if not place.tail.matches(read.data[:known]):
                 if self._start_over(path, Rewritten(inode=read.inode, device=read.device, reason="changed")):
@@ -453,14 +457,14 @@ class TranscriptWatcherActor(Actor):
         oracle = self._oracle
         assert oracle is not None
         for path, offset in self._earlier_to.items():
-            read = self._files.read_from(path, offset, READ_BYTES_MAX, 0, 0)
+            read = self._files.read_from(path, offset, PIECE_BYTES_MAX, 0, 0)
             if isinstance(read, Unreadable):
                 raise CouldNotLookError(path, read.reason)
             if isinstance(read, Bytes) and read.data:
                 self._earlier_to[path] = read.offset + len(read.data)
                 facts = oracle.feed(path, read.data)
                 if facts:
-                    self._tell(tuple(facts), None)
+                    self._tell(tuple(facts), None, read=len(read.data))
                 return True
         return False
 
@@ -477,7 +481,7 @@ class TranscriptWatcherActor(Actor):
                 cursor = place.cursor(path)
         if facts or cursor is not None:
             self._waiting = more
-            self._tell(facts, cursor, more=more)
+            self._tell(facts, cursor, more=more, read=len(data))
 
     def _read_rest(self, path: str, moved_to: str) -> bool:
         """The record was moved aside and another one begun: what the old one got before that comes first. A piece at a
@@ -489,7 +493,7 @@ class TranscriptWatcherActor(Actor):
         place = self._place
         if self._rest_given_up:
             return False
-        match self._files.read_from(moved_to, place.offset, READ_BYTES_MAX, place.inode, place.device):
+        match self._files.read_from(moved_to, place.offset, PIECE_BYTES_MAX, place.inode, place.device):
             case Bytes(data=data):
                 self._rest_blind_since = None
                 if data:
@@ -577,13 +581,18 @@ class TranscriptWatcherActor(Actor):
         self.parent.tell(RecordUnread(path=path, reason=reason))
 
     def _tell(
-        self, facts: tuple[Fact | core_turn.Superseded, ...], cursor: Cursor | None, *, more: bool = False
+        self,
+        facts: tuple[Fact | core_turn.Superseded, ...],
+        cursor: Cursor | None,
+        *,
+        more: bool = False,
+        read: int = 0,
     ) -> None:
         parent, following = self.parent, self._following
         assert parent is not None
         assert following is not None
         if self._flow is not None:
-            self._flow.take(READ)
+            self._flow.take(READ, weight(read))
         parent.tell(
             FactsRead(
                 epoch=following.epoch,
@@ -592,5 +601,6 @@ class TranscriptWatcherActor(Actor):
                 path=following.source.path,
                 read_to=self._place.offset,
                 more=more,
+                weight=weight(read),
             )
         )

@@ -46,11 +46,17 @@ class DiskWorld(MemoryWorld):
 
 
 def ended(cli: MemoryCli) -> None:
-    """What a CLI does after its terminal record, which the other process wrote: its registry, its own queue."""
-    cli.turn = ""
+    """What a CLI does after its terminal record, which the other process wrote: its registry, its own queue.
+
+    In one step: an Enter that came between the end and the queue would open a second turn beside the first.
+    """
     cli.write_status("idle")
-    if cli.queue:
-        cli.start_turn(cli.queue.pop(0), queued=True)
+    with cli._lock:
+        following = cli.queue.pop(0) if cli.queue else None
+        if following is None:
+            cli.turn = ""
+    if following is not None:
+        cli.start_turn(following, queued=True)
 
 
 def _write(path: str, data: bytes, flag: int) -> None:

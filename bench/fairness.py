@@ -1,7 +1,7 @@
 """A quiet session's terminal record written -> its subscriber holds the completion, alone and beside a noisy session.
 
 The rig is that of ``completion_latency.py``. The noisy session has an open turn, to whose record another process appends:
-many short lines, or big ones. Blocks alone and beside each noise alternate in one run.
+many short lines, big ones, or bursts. Blocks alone and beside each noise alternate in one run.
 
 Prints figures, asserts nothing.
 Usage: python bench/fairness.py [--quick] [--folder DIR] [--durability power]
@@ -20,24 +20,31 @@ from pathlib import Path
 from typing import Any
 
 from _disk_rig import DiskRig, Writer, ended
-from _report import percentile, show
+from _report import QUICK, percentile, show
 
 from lastword import events
 from lastword.transports.memory import MemoryCli
 
-NOISES = {"alone": (0, 0), "3000 lines/s of 200 B": (3000, 200), "20 lines/s of 256 KiB": (20, 256 * 1024)}
+NOISES = {
+    "alone": (0, 0, 0),
+    "3000 lines/s of 200 B": (3000, 200, 1),
+    "20 lines/s of 256 KiB": (20, 256 * 1024, 1),
+    "2 bursts/s of 4 MiB in lines of 1 KiB": (2, 1024, 4096),
+}
+"""Writes a second, bytes of a line, lines of a write."""
 PER_S = 20
 THINK_S = 0.03
 DRAIN_S = 15.0
 NOISE = """
 import json, os, sys, time
-path, turn, per_s, size, seconds = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
+path, turn, per_s, size, lines, seconds = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
 line = json.dumps({"k": "said", "turn": turn, "text": "x" * int(size)}).encode() + b"\\n"
+data = line * int(lines)
 fd = os.open(path, os.O_WRONLY | os.O_APPEND)
 start, done = time.monotonic(), 0
 while (spent := time.monotonic() - start) < seconds:
     while done < spent * per_s:
-        os.write(fd, line)
+        os.write(fd, data)
         done += 1
     time.sleep(0.005)
 """
@@ -79,16 +86,16 @@ class Run:
             noisy.send("noise")
             self._block(quiet, 10)
             for _ in range(rounds):
-                for self.kind, (per_s, size) in NOISES.items():
-                    noise = self._noise(per_s, size, count / PER_S + 0.3) if per_s else None
+                for self.kind, (per_s, size, lines) in NOISES.items():
+                    noise = self._noise(per_s, size, lines, count / PER_S + 0.3) if per_s else None
                     self._block(quiet, count)
                     if noise:
                         noise.wait(DRAIN_S)
             self.written = writer.finish()
         follower.join(5.0)
 
-    def _noise(self, per_s: int, size: int, seconds: float) -> subprocess.Popen[bytes]:
-        values = [self.noisy_path, self.noisy_turn, str(per_s), str(size), str(seconds)]
+    def _noise(self, per_s: int, size: int, lines: int, seconds: float) -> subprocess.Popen[bytes]:
+        values = [self.noisy_path, self.noisy_turn, str(per_s), str(size), str(lines), str(seconds)]
         return subprocess.Popen([sys.executable, "-c", NOISE, *values])
 
     def _block(self, quiet: Any, count: int) -> None:
@@ -120,13 +127,12 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="one short block of each")
     parser.add_argument("--durability", default="power")
     parser.add_argument("--folder", default=".", help="on the disk to measure")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder, prefix=".bench-") as folder:
         run = Run(Path(folder), args.durability)
-        run.go(*((1, 40) if args.quick else (4, 100)))
+        run.go(*((1, 40) if QUICK else (4, 100)))
     show(
         "A quiet session beside a noisy one: terminal record -> completion held, ms",
         ["noise", "n", "p50", "p99", "p50 to alone", "p99 to alone", "lost"],

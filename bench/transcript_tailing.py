@@ -24,7 +24,7 @@ from lastword.actors.core.adapter import SourceSpec
 from lastword.actors.core.transcript import LineFramer, LineMarks
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.system import ActorSystem
-from lastword.actors.transcript import READ_BYTES_MAX, CaughtUp, FactsRead, FactsTaken, Follow, TranscriptWatcherActor
+from lastword.actors.transcript import PIECE_BYTES_MAX, CaughtUp, FactsRead, FactsTaken, Follow, TranscriptWatcherActor
 from lastword.transports.files import LocalFiles
 from lastword.transports.providers.readers import READERS
 from volume_kit import NATIVE, OLD, encoded, turn_lines
@@ -50,7 +50,7 @@ def write_record(path: Path, size: int, tools: int) -> int:
 
 def by_chunks(path: Path, take: Callable[[bytes], object]) -> None:
     files, offset = LocalFiles(), 0
-    while data := files.read_from(str(path), offset, READ_BYTES_MAX, 0, 0).data:
+    while data := files.read_from(str(path), offset, PIECE_BYTES_MAX, 0, 0).data:
         take(data)
         offset += len(data)
 
@@ -168,10 +168,10 @@ def one_line(folder: Path) -> list[list[object]]:
             began = time.perf_counter()
             with path.open("rb", buffering=0) as file:
                 file.seek(offset)
-                file.read(READ_BYTES_MAX).split(b"\n")
+                file.read(PIECE_BYTES_MAX).split(b"\n")
             floors.append((time.perf_counter() - began) * 1e6)
             began = time.perf_counter()
-            read = files.read_from(str(path), offset, READ_BYTES_MAX, 0, 0)
+            read = files.read_from(str(path), offset, PIECE_BYTES_MAX, 0, 0)
             reader.feed(str(path), read.data)
             spent.append((time.perf_counter() - began) * 1e6)
             offset += len(line)

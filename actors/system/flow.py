@@ -1,8 +1,9 @@
 """Flow: how much of one stream of work is on its way between actors, so that its source can wait for the slowest.
 
 Actors of one family share one: the source asks for room before it takes more in, whoever hands work on takes, whoever
-is done with it gives. Shares have a name, so that what an actor that ended still had is forgotten with it. Safe from
-any thread; no call blocks, and nothing of a user's runs under the lock.
+is done with it gives. A large piece weighs more (:func:`weight`): what one family has on its way is bounded in bytes
+too, for all families stand in one line before the journal's writer. Shares have a name, so that what an actor that
+ended still had is forgotten with it. Safe from any thread; no call blocks, and nothing of a user's runs under the lock.
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Hashable
 
+UNIT_BYTES = 1024
+"""A piece weighs one, and one more for each so many bytes of it."""
+
+
+def weight(size: int) -> int:
+    """What a piece of ``size`` bytes or characters counts."""
+    return 1 + size // UNIT_BYTES
+
 
 class Flow:
-    """Counts what is on its way.
+    """Counts what is on its way, by weight.
 
     Args:
         most: no more is taken in beyond it; the source is woken when half of it is done.
@@ -30,7 +39,7 @@ class Flow:
 
     @property
     def under_way(self) -> int:
-        """Pieces of work that were handed on and not done."""
+        """Weight of what was handed on and not done."""
         return self._under_way
 
     def room(self, wake: Callable[[], None]) -> bool:
@@ -42,14 +51,14 @@ class Flow:
             self._wake = wake
             return False
 
-    def take(self, share: Hashable) -> None:
-        """One piece more is on its way."""
+    def take(self, share: Hashable, count: int = 1) -> None:
+        """One piece more is on its way, which weighs so much."""
         with self._lock:
-            self._shares[share] += 1
-            self._under_way += 1
+            self._shares[share] += count
+            self._under_way += count
 
     def give(self, share: Hashable, count: int = 1) -> None:
-        """So many are done; what the share does not have is not counted."""
+        """So much is done; what the share does not have is not counted."""
         with self._lock:
             count = min(count, self._shares[share])
             self._shares[share] -= count
@@ -74,4 +83,4 @@ class Flow:
         return wake
 
 
-__all__ = ["Flow"]
+__all__ = ["Flow", "weight"]

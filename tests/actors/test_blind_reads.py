@@ -274,7 +274,7 @@ def test_c13_a_long_record_that_was_moved_or_replaced_is_read_in_slices(system, 
     monkeypatch.setattr(TranscriptWatcherActor, "receive", receive)
     reading.look()
     assert reading.ends[: len(DONE)] == DONE
-    assert max(handled) < 3 * transcript.READ_BYTES_MAX
+    assert max(handled) < 3 * transcript.PIECE_BYTES_MAX
 
 
 @pytest.mark.contract("C13")
@@ -302,5 +302,5 @@ def test_c03_what_precedes_a_record_is_read_in_slices_and_waited_for_while_it_ca
     reading.files.fails = lambda _, read: None
     reading.look()
     assert reading.ends == DONE[:1]
-    assert sum(handled) > 4 * transcript.READ_BYTES_MAX
-    assert max(handled) < 3 * transcript.READ_BYTES_MAX
+    assert sum(handled) > 4 * transcript.PIECE_BYTES_MAX
+    assert max(handled) < 3 * transcript.PIECE_BYTES_MAX

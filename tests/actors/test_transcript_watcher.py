@@ -12,7 +12,15 @@ from lastword.actors.core.adapter import SourceSpec
 from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint, RecordExhausted, UnknownRecord
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.system import ActorSystem
-from lastword.actors.transcript import CaughtUp, FactsRead, FactsTaken, Follow, FollowStatus, TranscriptWatcherActor
+from lastword.actors.transcript import (
+    PIECE_BYTES_MAX,
+    CaughtUp,
+    FactsRead,
+    FactsTaken,
+    Follow,
+    FollowStatus,
+    TranscriptWatcherActor,
+)
 from lastword.transports.memory import MemoryWorld
 from lastword.transports.providers.memory import MemoryOracle, Record, Registry
 
@@ -116,7 +124,17 @@ def test_lines_that_say_nothing_are_counted_each_and_told_once_a_piece(world, to
         fact for read in log if isinstance(read, FactsRead) for fact in read.facts if isinstance(fact, UnknownRecord)
     ]
     assert sum(fact.times for fact in unknown) == 401_000
-    assert len(unknown) <= 3
+    assert len(unknown) <= 2 + 1_202_000 // PIECE_BYTES_MAX
+
+
+def test_a_line_of_many_pieces_is_one_line(world, told):
+    system, log = told
+    text = "".join(map(str, range(PIECE_BYTES_MAX)))
+    world.say(text)
+    world.say("behind it")
+    watcher = system.find("watcher")
+    until(lambda: (watcher.tell(FactsTaken()), len(said(log)) == 2)[1], within_s=WAIT_MAX_S)
+    assert said(log) == [text, "behind it"]
 
 
 def test_a_change_of_the_record_does_not_wait_for_a_look_at_the_registry(world, told):
