@@ -47,8 +47,8 @@ check: setup ## format, lint, types, import contracts
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 
-bench: setup ## measure; prints ratios, asserts nothing
-	@$(BIN)/python bench/all.py
+bench: setup ## measure; prints tables, asserts nothing, and writes bench-results.json (QUICK=1: minutes less)
+	@$(BIN)/python bench/all.py $(if $(QUICK),--quick) --json bench-results.json
 
 SESSIONS ?= 1,10,100,1000
 TURNS ?= 10

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 TABLES_ENV = "LASTWORD_BENCH_TABLES"
+QUICK_ENV = "LASTWORD_BENCH_QUICK"
+
+
+def quick() -> bool:
+    """Whether a short run is wanted: ``--quick`` on the command line (taken off it), or by the environment."""
+    if "--quick" in sys.argv:
+        sys.argv.remove("--quick")
+        os.environ[QUICK_ENV] = "1"
+    return bool(os.environ.get(QUICK_ENV))
+
+
+QUICK = quick()
+"""Each bench takes smaller counts then: a look, not a figure to quote."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from _report import QUICK
+
 VARIANTS = ("pykka", "pooled", "pinned", "pooled no check", "pooled traced")
 TELLS = 100_000
 FAN = 1_000
@@ -177,4 +179,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         print(json.dumps(measure(sys.argv[1], sys.argv[2])), flush=True)
         os._exit(0)  # ten thousand threads are not worth joining
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1 if QUICK else 3)

@@ -1,7 +1,7 @@
 """Run every bench, print its tables as markdown. With ``--json FILE``, write them with the machine's description too.
 
 Figures depend on the machine and on its neighbours: compare ratios, and look at the load that is printed.
-Usage: python bench/all.py [--only NAME,NAME] [--json bench-results.json]
+Usage: python bench/all.py [--only NAME,NAME] [--quick] [--json bench-results.json]
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from _report import TABLES_ENV
+from _report import QUICK, TABLES_ENV
 
 HERE = Path(__file__).resolve().parent
-BENCH_MAX_S = 1200.0
+BENCH_MAX_S = 60.0 if QUICK else 400.0
 PACKAGES = ("pykka", "msgspec", "watchdog", "libtmux", "lastword")
 
 
@@ -69,7 +69,7 @@ def run(script: Path) -> dict[str, Any]:
     before, began = load(), time.monotonic()
     print(f"\n## {script.stem}\n", flush=True)
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as tables:
-        fenced = "_report" not in script.read_text()  # those that print plain lines
+        fenced = "show(\n" not in script.read_text()  # those that print plain lines
         if fenced:
             print("```", flush=True)
         process = subprocess.Popen(
@@ -108,18 +108,19 @@ def run(script: Path) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="", help="names of benches, with commas")
+    parser.add_argument("--quick", action="store_true", help="smaller counts (or LASTWORD_BENCH_QUICK=1)")
     parser.add_argument("--json", default="", metavar="FILE", help="write everything there as well")
     args = parser.parse_args()
     scripts = sorted(path for path in HERE.glob("*.py") if path.stem != "all" and not path.stem.startswith("_"))
     wanted = set(args.only.split(",")) if args.only else {path.stem for path in scripts}
     about = machine()
-    print("# Benches\n")
+    print("# Benches" + (", a quick look" if QUICK else "") + "\n")
     for key, value in about.items():
         print(f"- {key}: {value if not isinstance(value, dict) else ', '.join(f'{k} {v}' for k, v in value.items())}")
     print(f"- load average before: {load()}", flush=True)
     results = [run(script) for script in scripts if script.stem in wanted]
     if args.json:
-        described = {"machine": about, "measured_at": time.time(), "results": results}
+        described = {"machine": about, "quick": QUICK, "measured_at": time.time(), "results": results}
         Path(args.json).write_text(json.dumps(described, indent=1) + "\n")
     return 1 if any(result["status"] for result in results) else 0
 

@@ -22,18 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from _disk_rig import DiskRig, Writer, ended
-from _report import percentile, show
+from _report import QUICK, percentile, show
 
 from lastword import events
 from lastword.transports.memory import MemoryCli
 
 THINK_S = 0.03
 """From the prompt's record to the terminal one."""
-SAMPLES = {1: 240, 10: 400, 100: 800, 1000: 1600}
+SAMPLES = {1: 60, 100: 200} if QUICK else {1: 240, 10: 400, 100: 800, 1000: 1600}
 PER_S = {1: 25, 10: 50, 100: 100, 1000: 100}
 """Turns that end per second, all sessions together."""
 BLOCKS = 4
-FLOOR_SAMPLES = 40
+FLOOR_SAMPLES = 20 if QUICK else 40
 """Before, between and after the blocks."""
 WARM_UP = 20
 DRAIN_S = 15.0
@@ -187,8 +187,8 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--sessions", default="1,10,100,1000")
-    parser.add_argument("--durability", default="power,process")
+    parser.add_argument("--sessions", default="1,100" if QUICK else "1,10,100,1000")
+    parser.add_argument("--durability", default="power" if QUICK else "power,process")
     parser.add_argument("--folder", default=".", help="on the disk to measure")
     args = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 from _disk_rig import DiskRig, DiskWorld
-from _report import show
+from _report import QUICK, show
 
-IDLE_S = 10.0
+IDLE_S = 3.0 if QUICK else 10.0
 WARM_UP = 20
 
 
@@ -75,7 +75,7 @@ def measure(count: int, folder: Path, *, turn: bool) -> list[object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--sessions", type=int, default=1000)
+    parser.add_argument("--sessions", type=int, default=200 if QUICK else 1000)
     parser.add_argument("--folder", default=".")
     parser.add_argument("--part", choices=["alone", "new", "turn"], help="inner use: each is a process of its own")
     args = parser.parse_args()

@@ -12,13 +12,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from _report import QUICK
+
 from lastword.actors.core.events import AssistantMessage, Draft
 from lastword.actors.core.ids import SessionId, TurnId
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Batch, TurnRow
 from lastword.runtime._journal import SqliteJournal
 
-ROUNDS = 3
+ROUNDS = 1 if QUICK else 3
 ALONE = 400
 GROUPS = 40
 GROUP = 100

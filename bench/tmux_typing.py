@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from _report import QUICK
+
 from lastword.transports.tmux import PaneHandle, TmuxServer
 
 TUI = """
@@ -44,7 +46,7 @@ def show(name: str, times: list[float]) -> None:
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 50 if QUICK else 300
     with tempfile.TemporaryDirectory() as folder:
         server = TmuxServer(f"lwb-{os.getpid()}")
         began = time.perf_counter()

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _report import percentile, show
+from _report import QUICK, percentile, show
 
 from lastword import AsyncRuntime, Runtime
 from lastword.runtime._edge import Edge
@@ -79,7 +79,7 @@ def _row(host: str, durability: str, sessions: int, spent: list[float], wall_s: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sessions", type=int, default=50)
-    parser.add_argument("--turns", type=int, default=60, help="of each session")
+    parser.add_argument("--turns", type=int, default=15 if QUICK else 60, help="of each session")
     parser.add_argument("--folder", default=".", help="on the disk to measure")
     args = parser.parse_args()
     rows = []

@@ -131,6 +131,20 @@ def test_c02_one_that_dies_in_a_run_loses_that_turn_and_gives_it_to_no_other(hos
 
 
 @tmux
+@pytest.mark.contract("C02")
+def test_c02_the_death_of_tmux_loses_the_turn_and_the_next_message_has_a_new_pane(host: PaneHost) -> None:
+    session = host.session()
+    ack = session.send("[[sleep:60]]")
+    seen(session, events.TurnStarted)
+    assert host.runtime is not None
+    server = host.runtime._edges["tmux"].transport.server.process
+    server.send(signal.SIGKILL)
+    done = completion_of(session, ack.turn_id)
+    assert (done.status, done.source) == ("lost", "process_exit")
+    assert session.run("on", deadline_s=WAIT_S).answer == "echo: on"
+
+
+@tmux
 @pytest.mark.contract("C03")
 def test_c03_one_that_cannot_start_says_what_its_pane_showed(hosts: Callable[..., PaneHost]) -> None:
     session = hosts("broken").session()

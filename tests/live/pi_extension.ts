@@ -1,5 +1,8 @@
 // Asks before a shell command that says so, as extensions of Pi do; and begins a run of its own when told to.
 export default function (pi: any) {
+  pi.on("input", async (event: any) => {
+    if (event.text.includes("[[slowly]]")) await new Promise((done) => setTimeout(done, 1500));
+  });
   pi.on("tool_call", async (event: any, ctx: any) => {
     const command: string = event.toolName === "bash" ? event.input.command : "";
     if (command.startsWith("touch ") && !(await ctx.ui.confirm("May it run?", command)))

@@ -234,6 +234,36 @@ def test_c19_a_run_that_an_extension_begins_is_a_turn_of_its_own() -> None:
 
 @pytest.mark.contract("C07")
 @pytest.mark.contract("C07")
+def test_c07_an_interrupt_while_pi_prepares_the_run_ends_it_before_the_model_is_asked(host: PaneHost) -> None:
+    session = host.session()
+    assert session.run("warm", deadline_s=WAIT_S).status == "completed"
+    asked = len(host.kit.server.requests)
+    ack = session.send("[[slowly]] never asked")
+    seen(session, events.MessageSubmitted, ack.seq)
+    session.send(Interrupt(turn_id=ack.turn_id))
+    assert completion_of(session, ack.turn_id).status == "cancelled"
+    assert len(host.kit.server.requests) == asked
+    assert session.run("on", deadline_s=WAIT_S).answer == "echo: on"
+
+
+@pytest.mark.contract("C07")
+@pytest.mark.contract("C15")
+@pytest.mark.parametrize(
+    "prompt", ["[[chunk:5:0.3]][[size:2000]]", "[[tool:Bash:sleep 9]]", "[[tool:Bash:touch never]]"]
+)
+def test_c07_an_interrupt_keeps_the_process(host: PaneHost, prompt: str) -> None:
+    session = host.session()
+    ack = session.send(f"{prompt} long")
+    what = events.DialogOpened if "touch" in prompt else events.ToolStarted if "sleep" in prompt else events.TurnStarted
+    seen(session, what, ack.seq)
+    session.send(Interrupt(turn_id=ack.turn_id))
+    assert completion_of(session, ack.turn_id).status == "cancelled"
+    assert session.run("on", deadline_s=WAIT_S).answer == "echo: on"
+    assert len(of_type(session, events.ProviderStarted)) == 1
+    assert [event.body.by for event in of_type(session, events.DialogClosed)] == ["elsewhere"] * ("touch" in prompt)
+
+
+@pytest.mark.contract("C07")
 def test_c07_an_interrupt_while_pi_waits_to_try_again_is_a_cancellation(host: PaneHost) -> None:
     settings = host.kit.home / ".pi" / "agent" / "settings.json"
     kept = json.loads(settings.read_text(encoding="utf-8"))
@@ -254,7 +284,7 @@ def test_c03_pi_without_a_model_fails_the_turn_with_its_reason(host: PaneHost) -
     (agent / "models.json").write_text("{}", encoding="utf-8")
     (agent / "settings.json").write_text('{"defaultProjectTrust": "never"}', encoding="utf-8")
     session = host.session()
-    done = session.run("hello", deadline_s=WAIT_S)
+    done = session.run("hello", deadline_s=20)  # long before the time that proves it absent
     assert done.status == "failed"
     assert done.error is not None
     assert done.error.kind == "not_delivered"
@@ -302,10 +332,15 @@ def test_c19_a_person_who_presses_escape_cancels_the_turn_and_what_waits_goes_on
     seen(session, events.TurnStarted)
     behind = session.send("[[say:behind]] it")
     seen(session, events.MessageQueued)
+    keys(session, "-l", "their draft")
+    until(lambda: "their draft" in screen(session), within_s=WAIT_S)
     keys(session, "Escape")
     one, two = completed(session, 2)
     assert (one.turn_id, one.status) == (ack.turn_id, "cancelled")
     assert (two.message_id, two.status, two.answer) == (behind.message_id, "completed", "behind")
+    keys(session, "Enter")
+    *_, theirs = completed(session, 3)
+    assert (theirs.origin, theirs.answer) == ("human_terminal", "echo: their draft")
     assert session.run("on", deadline_s=WAIT_S).answer == "echo: on"
 
 
@@ -433,6 +468,15 @@ def test_c25_whether_the_folder_is_trusted_is_asked_before_anything_else(
     assert mark.exists() is loaded
 
 
+@pytest.mark.contract("C61")
+@pytest.mark.contract("C62")
+def test_c62_what_pi_starts_is_not_told_by_which_files_it_is_spoken_to(host: PaneHost) -> None:
+    session = host.session()
+    session.run("[[tool:Bash:env | grep -c LASTWORD_PI]][[say:done]]", deadline_s=WAIT_S)
+    (finished,) = of_type(session, events.ToolFinished)
+    assert finished.body.result.startswith("0\n")
+
+
 # --- lives ------------------------------------------------------------------------------------------------------------
 
 
@@ -447,6 +491,20 @@ def test_c17_what_was_written_for_pi_while_its_host_died_is_carried_out_once(hos
     assert session.run("on", deadline_s=WAIT_S).answer == "echo: on"
     taken = [line["id"] for line in written(host) if line["ev"] == "taken"]
     assert len(taken) == len(set(taken)) == 3
+
+
+@pytest.mark.contract("C02")
+def test_c02_files_that_somebody_deletes_in_mid_turn_are_made_anew(host: PaneHost) -> None:
+    session = host.session()
+    assert session.run("first", deadline_s=WAIT_S).answer == "echo: first"
+    ack = session.send("[[sleep:2]][[say:all the same]]")
+    seen(session, events.TurnStarted, ack.seq)
+    for path in (host.kit.root / "state" / "panes").iterdir():
+        path.unlink()
+    done = completion_of(session, ack.turn_id)
+    assert (done.status, done.answer) == ("completed", "all the same")
+    assert session.run("on", deadline_s=WAIT_S).answer == "echo: on"
+    assert len(completions(session)) == 3
 
 
 @pytest.mark.contract("C61")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.live
 @pytest.mark.contract("C02")
 def test_the_host_is_killed_again_and_again_and_nothing_is_lost_doubled_or_retyped(claude: Path) -> None:
     outcome = storm(
-        rounds=int(os.environ.get("LASTWORD_ROUNDS", "20")), sessions=2, turns=24, seed=5, executable=[str(claude)]
+        rounds=int(os.environ.get("LASTWORD_ROUNDS", "20")), sessions=2, turns=36, seed=5, executable=[str(claude)]
     )
     assert outcome.faults == []
     assert outcome.rounds >= 20

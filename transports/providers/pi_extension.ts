@@ -3,7 +3,7 @@
 //   STREAM.sent.jsonl  what is wanted, a line a command, appended by the host; read on, never twice
 // A line in the record is written before what it speaks of is done ("taken") or once Pi has told it (all others).
 // Pi evaluates this file anew at /new, /resume, /fork and /reload: what must outlive that stands in one global.
-import { openSync, readSync, watch, writeSync } from "node:fs";
+import { closeSync, type FSWatcher, fstatSync, openSync, readSync, statSync, watch, writeSync } from "node:fs";
 
 const VERSION = 1; // of these lines
 const POLL_MS = 1000;
@@ -31,8 +31,9 @@ type Dialog = { answer: (option: number) => void; dismiss: () => void };
 class Mouth {
   pi: any;
   ctx: any = null; // of the session that Pi is in; null between two
-  private out: number;
-  private sent: number;
+  private out = -1;
+  private sent = -1;
+  private watcher: FSWatcher | null = null;
   private at = 0;
   private torn: Buffer = Buffer.alloc(0);
   private unwritten: Buffer = Buffer.alloc(0);
@@ -47,15 +48,39 @@ class Mouth {
   private dialogs = new Map<string, Dialog>(); // drawn for a person, and told: whoever is first answers
   private asked = 0;
 
-  constructor(stream: string) {
-    this.out = openSync(`${stream}.jsonl`, "a", 0o600);
-    this.sent = openSync(`${stream}.sent.jsonl`, "r");
+  constructor(private stream: string) {
+    this.open();
+    this.hear();
+    const poll = this.watcher ? POLL_MS : POLL_MS / 5; // where no watch is to be had
+    setInterval(() => this.tick(), poll).unref();
+  }
+
+  // The record; anew where somebody deleted it.
+  private open(): void {
+    if (this.out >= 0 && fstatSync(this.out).nlink) return;
+    if (this.out >= 0) closeSync(this.out);
+    this.out = -1;
+    this.out = openSync(`${this.stream}.jsonl`, "a", 0o600);
+  }
+
+  // The commands; from their start where that is another file by now: none is carried out twice.
+  private hear(): void {
+    const path = `${this.stream}.sent.jsonl`;
     try {
-      watch(`${stream}.sent.jsonl`, () => this.read()).unref();
+      const there = statSync(path);
+      if (this.sent >= 0 && fstatSync(this.sent).ino === there.ino && there.size >= this.at) return;
+      if (this.sent >= 0) closeSync(this.sent);
+      this.sent = -1;
+      this.watcher?.close();
+      this.watcher = null;
+      this.sent = openSync(path, "r");
+      this.at = 0;
+      this.torn = Buffer.alloc(0);
+      this.watcher = watch(path, () => this.read());
+      this.watcher.unref();
     } catch {
-      setInterval(() => this.read(), POLL_MS / 5).unref(); // no watch is to be had
+      // not there now, or no watch is to be had: the next tick looks
     }
-    setInterval(() => this.tick(), POLL_MS).unref();
   }
 
   // --- the record -----------------------------------------------------------------------------------------------
@@ -68,6 +93,7 @@ class Mouth {
 
   private flush(): void {
     try {
+      this.open();
       while (this.unwritten.length) this.unwritten = this.unwritten.subarray(writeSync(this.out, this.unwritten));
     } catch {
       // a full disk: with the next event, or the next tick
@@ -77,6 +103,8 @@ class Mouth {
   // --- what is wanted -------------------------------------------------------------------------------------------
 
   read(): void {
+    this.hear();
+    if (this.sent < 0) return;
     const piece = Buffer.alloc(65536);
     for (;;) {
       let length = 0;
