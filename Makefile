@@ -54,7 +54,7 @@ SESSIONS ?= 1,10,100,1000
 TURNS ?= 10
 PANES ?= 1,10
 
-stress: setup ## long: 1,000 turns with faults in real panes; SESSIONS=1,10,… TURNS=… in-process sessions, report, chart; SOAK=20m: only that, flat or not
+stress: setup ## long, into stress-report/: in-process sessions (SESSIONS=1,10,…), real panes with faults (PANES=1,10,…), TURNS=… of each; SOAK=20m: only that, flat or not
 ifdef SOAK
 	@$(BIN)/python bench/stress_soak.py $(SOAK)
 else

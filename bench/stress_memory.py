@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import gc
 import json
-import math
 import resource
 import sqlite3
 import sys
@@ -23,7 +22,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
-from _report import percentile, show
+from _chart import report
+from _report import percentile
 
 from lastword import AsyncRuntime, Limits
 from lastword.runtime.testing.memory import memory_edge
@@ -42,6 +42,8 @@ COLUMNS += [
     "fds before",
     "fds after",
 ]
+
+LINES = ("p50 ms", "p99 ms", "CPU ms/turn", "GC ms/turn")
 
 
 def answer_to(prompt: str) -> str:
@@ -136,55 +138,22 @@ async def load(folder: Path, sessions: int, turns: int, rate: float | None = Non
     return [kind, sessions, len(spent), *found, *figures, threads, after[0], fds, after[1]]
 
 
-def chart(rows: list[list[Any]]) -> str:
-    """An SVG, both axes logarithmic: milliseconds over sessions."""
-    lines = {"p50 ms": "#1f77b4", "p99 ms": "#d62728", "CPU ms/turn": "#2ca02c", "GC ms/turn": "#9467bd"}
-    values = [max(row[COLUMNS.index(name)], 1e-3) for row in rows for name in lines]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
-    most = max(1.0, math.log10(rows[-1][1]))
-
-    def at(sessions: float, value: float) -> tuple[float, float]:
-        share = (math.log10(max(value, 1e-3)) - low) / max(1, high - low)
-        return 70 + 480 * math.log10(sessions) / most, 330 - 290 * share
-
-    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="720" height="390" font-family="sans-serif" font-size="12">']
-    out.append('<rect width="720" height="390" fill="white"/>')
-    for power in range(low, high + 1):
-        _, y = at(1, 10**power)
-        out.append(
-            f'<path d="M70 {y:.0f}H550" stroke="#ddd"/><text x="62" y="{y + 4:.0f}" text-anchor="end">{10**power:g}</text>'
-        )
-    for row in rows:
-        x, _ = at(row[1], 1)
-        out.append(f'<text x="{x:.0f}" y="348" text-anchor="middle">{row[1]}</text>')
-    for place, (name, colour) in enumerate(lines.items()):
-        points = [at(row[1], row[COLUMNS.index(name)]) for row in rows]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
-        out.append(f'<text x="570" y="{60 + 20 * place}" fill="{colour}">{name}</text>')
-    out.append('<text x="310" y="375" text-anchor="middle">sessions at the same time</text>')
-    out.append('<text x="18" y="185" transform="rotate(-90 18 185)" text-anchor="middle">milliseconds</text></svg>')
-    return "\n".join(out)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sessions", default="1,10,100,1000")
     parser.add_argument("--turns", type=int, default=10, help="of each session")
     parser.add_argument("--rate", type=float, default=200.0, help="turns a second of the paced load; 0: none")
-    parser.add_argument("--out", default="stress-report", help="folder of report.json and latency.svg")
+    parser.add_argument("--out", default="stress-report", help="folder of memory.json, memory.md and memory.svg")
     args = parser.parse_args()
     rows = []
     for sessions in map(int, args.sessions.split(",")):
         for rate in (None, args.rate) if args.rate else (None,):
             with tempfile.TemporaryDirectory(prefix="lastword-stress-") as name:
                 rows.append(asyncio.run(load(Path(name), sessions, args.turns, rate)))
-    show("In-process sessions, all at the same time", COLUMNS, rows)
-    out = Path(args.out)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "report.json").write_text(json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=1))
-    (out / "latency.svg").write_text(chart([row for row in rows if row[0] != "closed"] or rows))
+    drawn = [row for row in rows if row[0] != "closed"]
+    report(
+        Path(args.out), "memory", "In-process sessions, all at the same time", COLUMNS, rows, LINES, "sessions", drawn
+    )
     return int(any(any(row[3:7]) for row in rows))
 
 

@@ -1,6 +1,7 @@
 """N real panes times M turns on the scripted CLI, with faults mixed in; every completion is held against what its prompt
 asked for, and against the journal. Latency is from the end read in the record to its commit; CPU is this process's,
 not the CLIs'. Ends with 1 where anything is wrong. Usage: python bench/stress_panes.py [--sessions 1,10,100] [--turns 10]
+[--out stress-report]
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import threading
 import time
 from pathlib import Path
 
-from _report import percentile, show
+from _chart import report
+from _report import percentile
 from stress_memory import descriptors
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -21,6 +23,7 @@ from fault_rig import load
 
 COLUMNS = ["panes", "turns", "early", "missing", "double", "wrong", "p50 ms", "p90 ms", "p99 ms", "turns/s"]
 COLUMNS += ["CPU ms/turn", "peak RSS MiB", "threads before", "threads after", "fds before", "fds after"]
+LINES = ("p50 ms", "p99 ms", "CPU ms/turn")
 
 
 def row(panes: int, turns: int, seed: int) -> list[object]:
@@ -42,9 +45,10 @@ def main() -> int:
     parser.add_argument("--sessions", default="1,10,100", help="panes at the same time")
     parser.add_argument("--turns", type=int, default=10, help="of each pane")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", default="stress-report", help="folder of panes.json, panes.md and panes.svg")
     args = parser.parse_args()
     rows = [row(panes, args.turns, args.seed) for panes in map(int, args.sessions.split(","))]
-    show("Real panes with faults, all at the same time", COLUMNS, rows)
+    report(Path(args.out), "panes", "Real panes with faults, all at the same time", COLUMNS, rows, LINES, "panes")
     return int(any(any(each[2:6]) for each in rows))
 
 

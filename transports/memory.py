@@ -233,6 +233,16 @@ class MemoryWorld:
         with self._lock:
             return [cli for cli in self.started if cli.alive]
 
+    def forget_ended(self) -> None:
+        """Drop what is kept of CLIs that have ended: records, registries, how they were opened. For long runs."""
+        with self._lock:
+            for native, cli in [pair for pair in self.clis.items() if not pair[1].alive]:
+                del self.clis[native]
+                self._files.pop(cli.path, None)
+                self._files.pop(cli.registry_path, None)
+            self.started = [cli for cli in self.started if cli.alive]
+            self.opened = [argv for argv in self.opened if argv[-1] in self.clis]
+
     def host_died(self) -> None:
         """The host is gone without a word: nobody listens any more, and the CLIs live on."""
         with self._lock:
@@ -288,6 +298,11 @@ class MemoryCli:
         """Its record."""
         return f"{self.world.root}/{self.native}.jsonl"
 
+    @property
+    def registry_path(self) -> str:
+        """Its registry."""
+        return f"{self.world.root}/{self.pid}.json"
+
     # --- what a test or a script makes it do ------------------------------------------------------------------------
 
     def write(self, record: Record) -> None:
@@ -311,7 +326,7 @@ class MemoryCli:
         if self.quiet_status:
             return
         registry = Registry(status=status, updated_at=self.world.clock(), session=self.native, waiting_for=waiting_for)
-        self.world.replace(f"{self.world.root}/{self.pid}.json", msgspec.json.encode(registry))
+        self.world.replace(self.registry_path, msgspec.json.encode(registry))
 
     def start_turn(self, text: str, *, origin: str = "", queued: bool = False) -> str:
         """Begin a turn; returns the native turn."""

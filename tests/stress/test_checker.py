@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
@@ -24,7 +26,7 @@ def stress(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(BENCH))
     module = importlib.import_module("stress_memory")
     yield module
-    for name in ("stress_memory", "_report"):
+    for name in ("stress_memory", "_chart", "_report"):
         sys.modules.pop(name, None)
 
 
@@ -55,3 +57,15 @@ def test_a_product_that_ends_a_turn_at_the_first_text_is_reported_as_early(
     monkeypatch.setattr(MemoryOracle, "_fact", end_at_the_first_text)
     early, _, _, wrong = found(stress, tmp_path)
     assert (early, wrong) == (60, 60)
+
+
+def test_the_report_says_the_same_in_markdown_json_and_a_chart(stress: Any, tmp_path: Path) -> None:
+    rows = [["paced", 1, 1.5, 0.0], ["paced", 10, 30.0, float("nan")]]
+    columns = ["load", "panes", "p50 ms", "p99 ms"]
+    stress.report(tmp_path, "panes", "Panes", columns, rows, columns[2:], "panes")
+    table = (tmp_path / "panes.md").read_text()
+    assert table.startswith("### Panes")
+    assert "| paced | 10 | 30.00 | nan |" in table
+    assert [row["p50 ms"] for row in json.loads((tmp_path / "panes.json").read_text())] == [1.5, 30.0]
+    drawn = ET.parse(tmp_path / "panes.svg").getroot()
+    assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == 3
