@@ -65,7 +65,7 @@ def show(file: Path, turn: str | None, json_form: bool) -> None:
     turns = trace.turns()
     if turn is None and len(turns) != 1:
         out(
-            as_json({"turns": [_summary(trace, each) for each in turns], "lost": trace.lost})
+            as_json({"turns": [_summary(trace, each) for each in turns], "lost": trace.lost, "older": trace.older})
             if json_form
             else _list(trace)
         )
@@ -93,6 +93,8 @@ def convert(file: Path, form: str, turn: str | None, target: Path | None) -> Non
     if target is None:
         out(data.decode())
         return
+    if target.exists() and target.samefile(file):
+        raise UsageError("usage", f"{target} is the trace itself", remedy="Give --out another name")
     try:
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as written:  # noqa: PTH123
             written.write(data)
@@ -151,6 +153,7 @@ def _fields(found: path.CriticalPath, trace: Trace) -> dict[str, Any]:
         "measured_ms": found.measured_ms,
         "measured_since_seen_ms": found.measured_seen_ms,
         "lost": trace.lost,
+        "older": trace.older,
     }
 
 
@@ -210,6 +213,7 @@ def _beside(what: str, ns: int, measured_ms: float | None) -> str:
 
 def _losses(trace: Trace) -> list[str]:
     lines = [f"{trace.lost} records were lost: more came than could be written"] if trace.lost else []
+    lines += [f"{trace.older} older records are not looked at: the file is too large"] if trace.older else []
     return lines + ([f"{trace.unread} lines could not be read"] if trace.unread else [])
 
 

@@ -7,6 +7,10 @@ import stat
 
 import pytest
 
+from lastword.actors.system.actor import Actor
+from lastword.actors.system.system import ActorSystem
+from lastword.actors.system.tracing import JsonlTracer
+
 SLACK_MS = 50.0
 """Beside the tenth: a busy machine may run somebody else between two clock readings."""
 
@@ -63,3 +67,24 @@ def test_what_cannot_be_recorded_shown_or_converted_is_refused_on_one_line(place
         code, out, told = place.lastword("trace", *words)
         assert (code, out, told.count("\n")) == (2, "", 1), told
         assert f"({kind})" in told
+
+
+def test_a_trace_is_not_converted_over_itself(place) -> None:
+    with ActorSystem("tr", tracer=JsonlTracer(place.cwd / "t.jsonl")) as system:
+        system.spawn(Actor, name="a").tell(1)
+    before = (place.cwd / "t.jsonl").read_bytes()
+    (place.cwd / "link").symlink_to("t.jsonl")
+    for target in ("t.jsonl", "link"):
+        code, _, told = place.lastword("trace", "convert", "t.jsonl", "-o", target)
+        assert (code, "is the trace itself" in told) == (2, True)
+    assert (place.cwd / "t.jsonl").read_bytes() == before
+
+
+def test_what_is_no_trace_is_not_traced_into(place) -> None:
+    (place.cwd / "notes").write_text("mine")
+    (place.cwd / "link").symlink_to("nowhere")
+    for name, why in (("notes", "something else than a trace"), ("link", "it is a link")):
+        code, _, told = place.lastword("run", "--trace", name, "x")
+        assert (code, told.count("\n"), why in told) == (2, 1, True), told
+    assert (place.cwd / "notes").read_text() == "mine"
+    assert not (place.cwd / "nowhere").exists()
