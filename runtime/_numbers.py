@@ -41,6 +41,12 @@ class Tap(Protocol):
 
     def delivered(self, completion: Completion, at: float) -> None: ...
 
+    def closing(self) -> None:
+        """The runtime ends: all is committed, and the journal can still be read. Alone of the three it may wait, with a
+        bound.
+        """
+        ...
+
 
 class _Known(msgspec.Struct, kw_only=True):
     """One open session."""
@@ -179,6 +185,11 @@ class Numbers:
             measured.add(max(0.0, at - committed_at))
         for tap in self._taps:
             tap.delivered(completion, at)
+
+    def closing(self) -> None:
+        """All is committed, and nothing more will be."""
+        for tap in self._taps:
+            tap.closing()
 
     def tap(self, tap: Tap) -> Callable[[], None]:
         """Have it told from now on, until what this returns is called."""

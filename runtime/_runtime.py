@@ -420,6 +420,7 @@ class Runtime:
             edge.close(grace_s)
         report = self._system.shutdown(STOP_S)
         self._hub.tracer = None  # it is closed
+        self._numbers.closing()
         self._hub.close()
         self._journal.close()
         return CloseReport(
