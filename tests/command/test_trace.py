@@ -53,6 +53,15 @@ def test_c62_c63_a_recorded_turn_shows_every_wait_and_adds_up_to_its_measured_la
     waits = [piece for piece in pieces if piece["kind"] == "wait" and piece["message"] != "commit"]
     assert {(piece["message"], round(piece["ms"] * 1000)) for piece in waits} <= drawn
     assert secret not in picture.read_text()
+    code, drawing, errors = place.lastword("trace", "convert", "t.jsonl", "--to", "svg")
+    assert (code, drawing.startswith("<svg ")) == (0, True), errors
+    assert f"{path['total_ms']:.3f} ms by the hops" in drawing
+    assert all(piece["message"][:50] in drawing for piece in pieces if piece["kind"] == "wait")
+    code, exported, errors = place.lastword("trace", "convert", "t.jsonl", "--to", "jsonl", "--turn", done["turn_id"])
+    assert code == 0, errors
+    steps = [json.loads(line) for line in exported.splitlines() if line]
+    assert {step["message"] for step in steps} >= {piece["message"] for piece in pieces if piece["message"]}
+    assert secret not in drawing + exported
 
 
 def test_what_cannot_be_recorded_shown_or_converted_is_refused_on_one_line(place) -> None:
