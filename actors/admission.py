@@ -121,8 +121,8 @@ class Admission:
                 self.switch(waiting)
             else:
                 self.submit(waiting)
-        if not self._parked:
-            self._parked_by.clear()
+        for gone in self._parked_by.keys() - {id(waiting) for waiting in self._parked}:
+            del self._parked_by[gone]  # the next one may have the same id
 
     def escape(self, text: str) -> TypedText | Refused:
         """The adapter's rule; a text that it stumbles over is refused, and costs the session nothing."""
@@ -374,6 +374,7 @@ class Admission:
         """Who waited for it no longer does."""
         if any(parked is submit for parked in self._parked):
             self._parked = [parked for parked in self._parked if parked is not submit]
+            self._parked_by.pop(id(submit), None)
             self._refuse(submit, RejectedError("not_delivered", "it was taken back before it was accepted"))
             return
         for accepting in self._accepting.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import errno
 import os
 import threading
 import weakref
@@ -756,7 +757,8 @@ def _open_trace(path: Path) -> JsonlTracer:
     try:
         return JsonlTracer(path)
     except OSError as error:
-        raise UsageError("usage", f"the trace file {path} cannot be written: {error.strerror}") from error
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise UsageError("usage", f"the trace file {path} cannot be written: {why}") from error
 
 
 class Guardian(Actor):

@@ -3,10 +3,16 @@
 What stands in the file is what an actor could write without looking anything up. Put together here: an event that a
 subscriber took was caused by the commit that holds it; what was traced under a message's id belongs to the turn that
 the message was bound to. Ids are unique in a process: a file may hold the parts of several hosts, one after the other.
+
+A file may come from somebody else: what is read of it is bounded, and whatever numbers stand in it, no cause leads in a
+circle.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +20,11 @@ import msgspec
 
 from lastword.actors.core.errors import UsageError
 from lastword.actors.system.tracing import FORMAT, RETURNED, Bound, CommitSpan, Delivered, Head, Hop, Lost
+
+RECORDS_MAX = 500_000
+"""Records held of one file: the newest, about half a gigabyte."""
+LINE_BYTES_MAX = 1 << 16
+"""Of one line; what is longer is none of ours."""
 
 COMPLETION = "unified_completion"
 JOURNAL = "journal"
@@ -72,17 +83,25 @@ class Trace(msgspec.Struct, kw_only=True):
         steps: by key, in the order of their starts within a process.
         heads: the hosts' first lines, by process.
         lost: records that the tracers could not write.
+        older: records that came before the newest ``RECORDS_MAX`` and were not kept.
         unread: lines that are none of ours.
     """
 
     steps: dict[tuple[str, int], Step]
     heads: dict[str, Head]
     lost: int = 0
+    older: int = 0
     unread: int = 0
+    _by_turn: dict[str, list[Step]] | None = None
 
     def of(self, turn: str) -> list[Step]:
         """All that belongs to a turn, in order."""
-        return [step for step in self.steps.values() if step.turn == turn]
+        if self._by_turn is None:
+            self._by_turn = {}
+            for step in self.steps.values():
+                if step.turn is not None:
+                    self._by_turn.setdefault(step.turn, []).append(step)
+        return list(self._by_turn.get(turn, ()))
 
     def turns(self) -> list[str]:
         """Turns by name, oldest first: whatever has a completion or an actor of its own."""
@@ -104,18 +123,12 @@ def read_trace(path: Path) -> Trace:
     Raises:
         UsageError: ``file_unreadable``: it cannot be read, is no trace, or one of a newer lastword.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except OSError as error:
-        raise UsageError("file_unreadable", f"{path} cannot be read: {error.strerror}") from error
     decoder = msgspec.json.Decoder(_Line)
     trace = Trace(steps={}, heads={})
-    found: list[Step] = []
-    deliveries: list[tuple[Step, Delivered]] = []
+    found: deque[tuple[str, Hop | CommitSpan | Delivered]] = deque(maxlen=RECORDS_MAX)
     bound: dict[tuple[str, str | int], str] = {}
-    holds: dict[tuple[str, str, int], Step] = {}
     process = ""
-    for line in lines:
+    for line in _lines(path):
         try:
             record = decoder.decode(line)
         except msgspec.DecodeError:
@@ -128,31 +141,65 @@ def read_trace(path: Path) -> Trace:
                     raise UsageError("file_unreadable", f"{path} is of a newer lastword", remedy=remedy)
                 process = record.process
                 trace.heads.setdefault(process, record)
-            case Hop():
-                found.append(_hop(process, record))
-            case CommitSpan():
-                step = _commit(process, record)
-                found.append(step)
-                if record.seq_from:
-                    for seq in range(record.seq_from, record.seq_to + 1):
-                        holds[process, record.session, seq] = step
-            case Delivered():
-                step = _delivered(process, record)
-                found.append(step)
-                deliveries.append((step, record))
+            case Hop() | CommitSpan() | Delivered():
+                trace.older += len(found) == RECORDS_MAX
+                found.append((process, record))
             case Bound():
                 bound[process, record.message_id or record.hop] = record.trace
             case Lost():
                 trace.lost += record.count
     if not trace.heads:
         raise UsageError("file_unreadable", f"{path} is no trace", remedy="`lastword trace record` writes one")
-    _tie(found, deliveries, holds, bound)
-    found.sort(key=lambda step: (step.key[0], step.started_ns, step.key[1]))
-    trace.steps = {step.key: step for step in found}
-    for step in found:
-        if step.cause not in trace.steps:
+    steps = _steps(found, bound)
+    steps.sort(key=lambda step: (step.key[0], step.started_ns, step.key[1]))
+    trace.steps = {step.key: step for step in steps}
+    for step in trace.steps.values():
+        if step.cause not in trace.steps or not _began_before(trace.steps[step.cause], step):
             step.cause = None  # it was lost, or began before the tracing did
     return trace
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """All whole lines, one at a time; of one that is too long, its beginning."""
+    try:
+        with path.open("rb") as file:
+            cut = False
+            while line := file.readline(LINE_BYTES_MAX):
+                whole = line.endswith(b"\n")
+                if not cut and line != b"\n" and (whole or len(line) == LINE_BYTES_MAX):
+                    yield line
+                cut = not whole
+    except OSError as error:
+        raise UsageError("file_unreadable", f"{path} cannot be read: {error.strerror}") from error
+
+
+def _began_before(cause: Step, step: Step) -> bool:
+    """Numbers are given in the order of telling; what a subscriber has causes nothing."""
+    return cause.kind != "delivered" and (step.kind == "delivered" or cause.key[1] < step.key[1])
+
+
+def _steps(
+    records: deque[tuple[str, Hop | CommitSpan | Delivered]], bound: dict[tuple[str, str | int], str]
+) -> list[Step]:
+    found: list[Step] = []
+    deliveries: list[tuple[Step, Delivered]] = []
+    holds: dict[tuple[str, str], list[tuple[int, int, Step]]] = {}
+    for process, record in records:
+        match record:
+            case Hop():
+                found.append(_hop(process, record))
+            case CommitSpan():
+                found.append(_commit(process, record))
+                if record.seq_from:
+                    spans = holds.setdefault((process, record.session), [])
+                    spans.append((record.seq_from, record.seq_to, found[-1]))
+            case Delivered():
+                found.append(_delivered(process, record))
+                deliveries.append((found[-1], record))
+    for spans in holds.values():
+        spans.sort(key=lambda span: span[:2])
+    _tie(found, deliveries, holds, bound)
+    return found
 
 
 def _hop(process: str, hop: Hop) -> Step:
@@ -213,7 +260,7 @@ def _delivered(process: str, record: Delivered) -> Step:
 def _tie(
     found: list[Step],
     deliveries: list[tuple[Step, Delivered]],
-    holds: dict[tuple[str, str, int], Step],
+    holds: dict[tuple[str, str], list[tuple[int, int, Step]]],
     bound: dict[tuple[str, str | int], str],
 ) -> None:
     for step in found:
@@ -226,8 +273,10 @@ def _tie(
             if told is not None:
                 step.cause, step.sender, step.enqueued_ns = told.key, told.receiver, told.started_ns
         else:
-            commit = holds.get((step.key[0], record.session, record.seq))
-            if commit is not None:
+            spans = holds.get((step.key[0], record.session), [])
+            place = bisect_right(spans, record.seq, key=lambda span: span[0]) - 1
+            if place >= 0 and record.seq <= spans[place][1]:
+                commit = spans[place][2]
                 step.cause, step.enqueued_ns = commit.key, commit.ended_ns
 
 

@@ -7,6 +7,7 @@ of two readings of one clock, and each begins where the one before ends: so the 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -159,9 +160,7 @@ def _delivery(trace: Trace, steps: list[Step], settling: list[Step]) -> tuple[li
     if typed and typed[0].message == "Submit":
         return _pieces(typed, typed[-1].enqueued_ns), typed[-1].enqueued_ns
     begun = typed[-1].enqueued_ns if typed else seen
-    handed = [_own_chain(trace, step, steps) for step in before if step.started_ns <= begun]
-    handed = [chain for chain in handed if chain[0].message == "Submit"]
-    sent = max(handed, key=lambda chain: (chain[-1].message == DELIVER, chain[-1].started_ns), default=[])
+    sent = _handed(trace, [step for step in before if step.started_ns <= begun], steps)
     if not sent:
         return [], 0
     cut = min(sent[-1].ended_ns, begun)
@@ -172,6 +171,29 @@ def _delivery(trace: Trace, steps: list[Step], settling: list[Step]) -> tuple[li
         pieces += _pieces(typed, typed[-1].enqueued_ns)
         cut = typed[-1].enqueued_ns
     return pieces, cut
+
+
+def _handed(trace: Trace, before: list[Step], steps: list[Step]) -> list[Step]:
+    """The chain from the host's call to what handed its text over, or else to the last that came of the call."""
+    called_ns = min((step.ended_ns for step in steps if step.message == "Submit"), default=math.inf)
+    begins: dict[tuple[str, int], bool] = {}  # whether what has that key came of the call: each is looked at once
+
+    def came_of_the_call(last: Step) -> bool:
+        passed, step = [], last
+        while (known := begins.get(step.key)) is None:
+            passed.append(step.key)
+            cause = trace.steps[step.cause] if step.cause is not None else None
+            if cause is None or cause.turn not in (None, last.turn):
+                waited = cause is not None and step.message == "Commit" and called_ns <= step.enqueued_ns
+                known = waited or step.message == "Submit"
+                break
+            step = cause
+        begins.update(dict.fromkeys(passed, known))
+        return known
+
+    came = [step for step in before if came_of_the_call(step)]
+    last = max(came, key=lambda step: (step.message == DELIVER, step.started_ns), default=None)
+    return _own_chain(trace, last, steps) if last is not None else []
 
 
 def _pieces(chain: list[Step], until_ns: int) -> list[Piece]:

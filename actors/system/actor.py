@@ -126,7 +126,10 @@ class Actor(pykka.Actor):
         """Have the tracer take that, if there is one."""
         tracer = self._cell.system.tracer
         if tracer is not None:
-            self._cell.traced(tracer, record)
+            try:
+                tracer.handled(record)
+            except Exception as error:
+                self._cell.tracer_raised(error, record)
 
     def lives_in(self, trace: str) -> None:
         """All that this actor ever handles belongs to that trace."""
@@ -224,7 +227,10 @@ class Actor(pykka.Actor):
                 envelope.origin,
                 raised,
             )
-            cell.traced(tracer, hop)
+            try:
+                tracer.handled(hop)
+            except Exception as failed:
+                cell.tracer_raised(failed, hop)
 
     @final
     def on_start(self) -> None:

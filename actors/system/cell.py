@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lastword.actors.system.dispatcher import Dispatcher
     from lastword.actors.system.system import ActorSystem
     from lastword.actors.system.timers import TimerEntry
-    from lastword.actors.system.tracing import Record, Tracer
+    from lastword.actors.system.tracing import Record
 
 CHILDREN_STOP_MAX_S: Final = 5.0
 """How long an ending actor waits for its children before it gives them up as killed."""
@@ -236,13 +236,10 @@ class Cell:
             self._failure = Failure(error, message_type)
         self.request_stop()
 
-    def traced(self, tracer: Tracer, record: Record) -> None:
-        """Hand a record on; a tracer that raises is taken off."""
-        try:
-            tracer.handled(record)
-        except Exception as error:
-            self.system.dead_letters.record(f"tracer_{type(error).__name__}", self.ref, record)
-            self.system.set_tracer(None)
+    def tracer_raised(self, error: Exception, record: Record) -> None:
+        """A tracer that raises is taken off."""
+        self.system.dead_letters.record(f"tracer_{type(error).__name__}", self.ref, record)
+        self.system.set_tracer(None)
 
     # timers, on the actor's thread
 

@@ -3,13 +3,17 @@
 A record carries type names, actor names, ids and clock readings only, so no tracer can leak a prompt (C62). All
 readings are of one clock (``perf_counter_ns``), so waits and handlings add up without a gap.
 
-``JsonlTracer`` appends JSON objects, one a line, to a file. What an actor pays is one record and one append to a
-buffer: nothing is encoded, written or woken on its thread. A thread of the tracer's own writes every ``FLUSH_S``.
+``JsonlTracer`` appends JSON arrays, one a line, to a file: the kind of record, then its fields in order. What an actor
+pays is one record and one append to a buffer: nothing is encoded, written or woken on its thread. A thread of the
+tracer's own writes every ``FLUSH_S``.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import stat
 import threading
 import time
 from collections import deque
@@ -38,14 +42,20 @@ PARTS_MAX = 3
 RETURNED = "run"
 """The event's name where it was no event: a call that waited for the completion returned."""
 
-FORMAT = 1
+FORMAT = 2
 """Of the file; a reader refuses a newer one."""
 
+BEGINNING = b'["trace",'
+"""Of every trace file."""
+
 _PROCESS = os.urandom(8).hex()
+_plain: dict[type, str] = {}
+"""What a type is called whose name says all."""
 _parts_of: dict[type, str] = {}
+_with_one: dict[tuple[type, type], str] = {}
 
 
-class Hop(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="hop"):
+class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
     """One message handled. Times are readings of ``perf_counter_ns``.
 
     Attributes:
@@ -72,7 +82,7 @@ class Hop(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="h
     raised: bool = False
 
 
-class CommitSpan(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="commit"):
+class CommitSpan(msgspec.Struct, gc=False, array_like=True, tag="commit"):
     """One batch made durable, perhaps with others in one transaction (the same ``started_ns``).
 
     Attributes:
@@ -92,7 +102,7 @@ class CommitSpan(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type",
     seq_to: int = 0
 
 
-class Delivered(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="delivered"):
+class Delivered(msgspec.Struct, gc=False, array_like=True, tag="delivered"):
     """A subscriber has an event. Its cause is the commit that holds ``session`` and ``seq``.
 
     The stamps of the wall clock (Unix seconds) come from others than the tracer; for a completion only.
@@ -110,7 +120,7 @@ class Delivered(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", 
     committed_at: float | None = None
 
 
-class Bound(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag="bound"):
+class Bound(msgspec.Struct, gc=False, array_like=True, tag="bound"):
     """What was traced under the message's id, or was brought by that hop, belongs to that trace."""
 
     trace: str
@@ -118,13 +128,13 @@ class Bound(msgspec.Struct, gc=False, omit_defaults=True, tag_field="type", tag=
     hop: int = 0
 
 
-class Lost(msgspec.Struct, gc=False, tag_field="type", tag="lost"):
+class Lost(msgspec.Struct, gc=False, array_like=True, tag="lost"):
     """So many records were lost since the last such line: more came than could be written."""
 
     count: int
 
 
-class Head(msgspec.Struct, gc=False, tag_field="type", tag="trace"):
+class Head(msgspec.Struct, gc=False, array_like=True, tag="trace"):
     """The first line of each host's part of a file.
 
     Attributes:
@@ -160,13 +170,20 @@ class TracedByParts(Protocol):
 def kind_of(message: Any) -> str:
     """What a message is, by type names alone."""
     kind: type = message.__class__
+    name = _plain.get(kind)
+    if name is not None:
+        return name
     field = _parts_of.get(kind)
     if field is None:
         field = _parts_of[kind] = getattr(kind, "TRACED_BY", "")
     if not field:
-        return kind.__name__
+        return _plain.setdefault(kind, kind.__name__)
     value = getattr(message, field)
-    parts = value if isinstance(value, tuple) else (value,)
+    parts: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    if len(parts) == 1:
+        pair = (kind, parts[0].__class__)
+        name = _with_one.get(pair)
+        return name or _with_one.setdefault(pair, f"{kind.__name__}({pair[1].__name__})")
     names = [part.__class__.__name__ for part in parts[:PARTS_MAX]]
     if len(parts) > PARTS_MAX:
         names.append("…")
@@ -174,15 +191,16 @@ def kind_of(message: Any) -> str:
 
 
 class JsonlTracer:
-    """Appends records to a file that only its owner may read.
+    """Appends records to a file that only its owner may read. One tracer has a file at a time.
 
-    Raises: ``OSError`` where the file cannot be opened.
+    Raises: ``OSError`` where the file cannot be opened, is a link, another's, in use, or holds something else than
+    traces.
     """
 
     def __init__(self, path: Path | str) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.fchmod(self._fd, 0o600)
+        self._fd, self._torn = _opened(path)
         self._buffer: deque[Record] = deque()
+        self._room = BUFFER_MAX
         self._lost = 0
         self._counting = threading.Lock()
         self._lost_told = 0
@@ -201,13 +219,14 @@ class JsonlTracer:
 
     def handled(self, record: Record) -> None:
         """Take a record. Any thread; never blocks."""
-        if len(self._buffer) < BUFFER_MAX and not self._closed:
+        if len(self._buffer) < self._room:
             self._buffer.append(record)
         else:
             self._lose(1)
 
     def close(self) -> None:
         """Write what waits, end the thread, close the file. Idempotent; waits at most ``CLOSE_MAX_S``."""
+        self._room = 0
         self._closed = True
         self._wake.set()
         self._thread.join(CLOSE_MAX_S)
@@ -221,9 +240,7 @@ class JsonlTracer:
 
     def _flush(self) -> None:
         while self._buffer:
-            batch = [self._buffer.popleft() for _ in range(min(BATCH_MAX, len(self._buffer)))]
-            if not self._append(batch):
-                self._lose(len(batch))
+            self._append([self._buffer.popleft() for _ in range(min(BATCH_MAX, len(self._buffer)))])
         lost = self._lost
         if lost > self._lost_told and self._append([Lost(lost - self._lost_told)]):
             self._lost_told = lost
@@ -233,15 +250,58 @@ class JsonlTracer:
             self._lost += records
 
     def _append(self, lines: list[Any]) -> bool:
-        """Whether it is written, whole."""
+        """Whether it is written, whole. Records that are not are counted."""
         data = self._encoder.encode_lines(lines)
-        if self._written + len(data) > FILE_BYTES_MAX and lines[0].__class__ is not Lost:
+        told = lines[0].__class__ not in (Head, Lost)
+        if self._written + len(data) > FILE_BYTES_MAX and told:
+            self._lose(len(lines))
             return False
+        if self._torn:  # what was cut off must not swallow the line behind it
+            data = b"\n" + data
+        done = 0
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._fd, view) :]
+            while done < len(data):
+                done += os.write(self._fd, memoryview(data)[done:])
         except OSError:
-            return False
-        self._written += len(data)
-        return True
+            whole = data.count(b"\n", 0, done) - (self._torn and done > 0)
+            if told:
+                self._lose(len(lines) - whole)
+        if done:
+            self._torn = data[done - 1 : done] != b"\n"
+        self._written += done
+        return done == len(data)
+
+
+def _opened(path: Path | str) -> tuple[int, bool]:
+    """The file, ready to be added to, and whether its last line is torn. A device is taken as it is."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o600)
+    try:
+        if stat.S_ISCHR(os.fstat(fd).st_mode):
+            return fd, False
+        torn = _ours(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, torn
+
+
+def _ours(fd: int) -> bool:
+    """Make sure that it may be added to; whether its last line is torn."""
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no file")
+    if found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "it is another's file")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BlockingIOError(errno.EAGAIN, "another trace is being written to it") from None
+    except OSError:
+        pass  # a file system without locks
+    size = os.fstat(fd).st_size
+    begun = os.pread(fd, len(BEGINNING), 0)
+    if begun != BEGINNING[: len(begun)]:
+        raise FileExistsError(errno.EEXIST, "it holds something else than a trace")
+    os.fchmod(fd, 0o600)
+    return size > 0 and os.pread(fd, 1, size - 1) != b"\n"

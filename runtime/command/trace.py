@@ -65,7 +65,7 @@ def show(file: Path, turn: str | None, json_form: bool) -> None:
     turns = trace.turns()
     if turn is None and len(turns) != 1:
         out(
-            as_json({"turns": [_summary(trace, each) for each in turns], "lost": trace.lost})
+            as_json({"turns": [_summary(trace, each) for each in turns], "lost": trace.lost, "older": trace.older})
             if json_form
             else _list(trace)
         )
@@ -76,28 +76,55 @@ def show(file: Path, turn: str | None, json_form: bool) -> None:
 
 @command.command("convert")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--to", "form", type=click.Choice(["perfetto"]), default="perfetto", show_default=True, help="The form.")
-@click.option("--turn", help="Only what belongs to this turn, or caused it.")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["perfetto", "svg", "jsonl"]),
+    default="perfetto",
+    show_default=True,
+    help="The form.",
+)
+@click.option("--turn", help="Only what belongs to this turn, or caused it; for svg the turn to draw.")
 @click.option("-o", "--out", "target", type=click.Path(path_type=Path), help="The file to write (default: stdout).")
-def convert(file: Path, form: str, turn: str | None, target: Path | None) -> None:  # noqa: ARG001 - there is one
-    """Convert FILE for a viewer. perfetto: JSON for ui.perfetto.dev and chrome://tracing."""
-    from lastword.runtime._trace_perfetto import perfetto  # noqa: PLC0415 - only here
+def convert(file: Path, form: str, turn: str | None, target: Path | None) -> None:
+    """Convert FILE for a viewer.
 
-    trace = read_trace(file)
-    steps = None
-    if turn is not None:
-        if not trace.of(turn):
-            raise _unknown(turn)
-        steps = path.story(trace, turn)
-    data = msgspec.json.encode(perfetto(trace, steps))
+    perfetto: JSON for ui.perfetto.dev and chrome://tracing. svg: what one turn waited for, as a picture. jsonl: an
+    object for each hop, commit and delivery, with its cause and its turn.
+    """
+    data = _converted(read_trace(file), form, turn)
     if target is None:
         out(data.decode())
         return
+    if target.exists() and target.samefile(file):
+        raise UsageError("usage", f"{target} is the trace itself", remedy="Give --out another name")
     try:
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as written:  # noqa: PTH123
             written.write(data)
     except OSError as error:
         raise UsageError("usage", f"{target} cannot be written: {error.strerror}") from error
+
+
+def _converted(trace: Trace, form: str, turn: str | None) -> bytes:
+    if form == "svg":
+        from lastword.runtime._trace_svg import svg  # noqa: PLC0415 - only here
+
+        turns = trace.turns()
+        if turn is None and len(turns) != 1:
+            raise UsageError(
+                "usage", f"{len(turns)} turns are in the trace", remedy="Name the one to draw: --turn TURN"
+            )
+        return svg(_path(trace, turn or turns[0]), trace).encode()
+    steps = list(trace.steps.values())
+    if turn is not None:
+        if not trace.of(turn):
+            raise _unknown(turn)
+        steps = path.story(trace, turn)
+    if form == "jsonl":
+        return msgspec.json.Encoder().encode_lines(steps)
+    from lastword.runtime._trace_perfetto import perfetto  # noqa: PLC0415 - only here
+
+    return msgspec.json.encode(perfetto(trace, steps))
 
 
 def _unknown(turn: str) -> UsageError:
@@ -151,6 +178,7 @@ def _fields(found: path.CriticalPath, trace: Trace) -> dict[str, Any]:
         "measured_ms": found.measured_ms,
         "measured_since_seen_ms": found.measured_seen_ms,
         "lost": trace.lost,
+        "older": trace.older,
     }
 
 
@@ -210,6 +238,7 @@ def _beside(what: str, ns: int, measured_ms: float | None) -> str:
 
 def _losses(trace: Trace) -> list[str]:
     lines = [f"{trace.lost} records were lost: more came than could be written"] if trace.lost else []
+    lines += [f"{trace.older} older records are not looked at: the file is too large"] if trace.older else []
     return lines + ([f"{trace.unread} lines could not be read"] if trace.unread else [])
 
 

@@ -7,6 +7,10 @@ import stat
 
 import pytest
 
+from lastword.actors.system.actor import Actor
+from lastword.actors.system.system import ActorSystem
+from lastword.actors.system.tracing import JsonlTracer
+
 SLACK_MS = 50.0
 """Beside the tenth: a busy machine may run somebody else between two clock readings."""
 
@@ -49,6 +53,15 @@ def test_c62_c63_a_recorded_turn_shows_every_wait_and_adds_up_to_its_measured_la
     waits = [piece for piece in pieces if piece["kind"] == "wait" and piece["message"] != "commit"]
     assert {(piece["message"], round(piece["ms"] * 1000)) for piece in waits} <= drawn
     assert secret not in picture.read_text()
+    code, drawing, errors = place.lastword("trace", "convert", "t.jsonl", "--to", "svg")
+    assert (code, drawing.startswith("<svg ")) == (0, True), errors
+    assert f"{path['total_ms']:.3f} ms by the hops" in drawing
+    assert all(piece["message"][:50] in drawing for piece in pieces if piece["kind"] == "wait")
+    code, exported, errors = place.lastword("trace", "convert", "t.jsonl", "--to", "jsonl", "--turn", done["turn_id"])
+    assert code == 0, errors
+    steps = [json.loads(line) for line in exported.splitlines() if line]
+    assert {step["message"] for step in steps} >= {piece["message"] for piece in pieces if piece["message"]}
+    assert secret not in drawing + exported
 
 
 def test_what_cannot_be_recorded_shown_or_converted_is_refused_on_one_line(place) -> None:
@@ -63,3 +76,24 @@ def test_what_cannot_be_recorded_shown_or_converted_is_refused_on_one_line(place
         code, out, told = place.lastword("trace", *words)
         assert (code, out, told.count("\n")) == (2, "", 1), told
         assert f"({kind})" in told
+
+
+def test_a_trace_is_not_converted_over_itself(place) -> None:
+    with ActorSystem("tr", tracer=JsonlTracer(place.cwd / "t.jsonl")) as system:
+        system.spawn(Actor, name="a").tell(1)
+    before = (place.cwd / "t.jsonl").read_bytes()
+    (place.cwd / "link").symlink_to("t.jsonl")
+    for target in ("t.jsonl", "link"):
+        code, _, told = place.lastword("trace", "convert", "t.jsonl", "-o", target)
+        assert (code, "is the trace itself" in told) == (2, True)
+    assert (place.cwd / "t.jsonl").read_bytes() == before
+
+
+def test_what_is_no_trace_is_not_traced_into(place) -> None:
+    (place.cwd / "notes").write_text("mine")
+    (place.cwd / "link").symlink_to("nowhere")
+    for name, why in (("notes", "something else than a trace"), ("link", "it is a link")):
+        code, _, told = place.lastword("run", "--trace", name, "x")
+        assert (code, told.count("\n"), why in told) == (2, 1, True), told
+    assert (place.cwd / "notes").read_text() == "mine"
+    assert not (place.cwd / "nowhere").exists()

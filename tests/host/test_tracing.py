@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from host_kit import WAIT_S, away, completed
-from lastword import UsageError
+from kit_system import until
+from lastword import Interrupt, Runtime, UsageError
 from lastword.actors import journal as journal_actor
 from lastword.actors import session as session_actor
 from lastword.actors.core.events import CompletionReached
@@ -214,3 +215,59 @@ def test_the_perfetto_file_has_lanes_arrows_and_waits_that_a_viewer_can_bind(mak
     handled = [event for event in timed if event["ph"] == "X" and event["cat"] == "actor"]
     batches = sum(event["args"].get("batches", 1) for event in handled)
     assert batches == len(trace.steps)
+
+
+def test_hosts_one_after_the_other_add_to_one_file_and_two_at_once_do_not(make, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    first = make(trace=path)
+    session = first.session()
+    before = session.run("one").turn_id
+    with pytest.raises(UsageError, match="another trace is being written to it"):
+        Runtime.open(tmp_path / "elsewhere", trace=path)
+    first.runtime.close()
+    second = make(trace=path, world=first.world)
+    after = second.runtime.session(session_id=session.session_id).run("two").turn_id
+    second.runtime.close()
+    trace = read_trace(path)
+    assert trace.turns() == [before, after]
+    for turn in (before, after):
+        found = critical_path(trace, turn)
+        assert found.whole
+        assert all(piece.ns >= 0 for piece in found.pieces)
+
+
+def test_a_turns_actor_labels_all_that_it_handles_and_every_turn_is_listed(make, tmp_path):
+    """An interrupted one too: what the turn is told comes of hints and of the host, which name no turn."""
+    path = tmp_path / "trace.jsonl"
+    rig = make(trace=path, manual=True)
+    session = rig.session()
+    waiting = away(session.run, "first")
+    rig.running(session)
+    session.send(Interrupt())
+    turn = waiting.result(WAIT_S).turn_id
+    rig.runtime.close()
+    trace = read_trace(path)
+    told = [step for step in trace.steps.values() if f"/{turn}#" in step.receiver]
+    assert len(told) > 2
+    assert {step.turn for step in told} == {turn}
+    found = critical_path(trace, turn)
+    assert found.whole
+    assert sum(piece.ns for piece in found.pieces) == found.total_ns
+
+
+def test_a_message_that_joins_a_running_turn_is_traced_as_that_turns(make, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    rig = make(trace=path, manual=True)
+    session = rig.session()
+    waiting = away(session.run, "first")
+    cli = rig.running(session)
+    pending = session.send("second")
+    until(lambda: cli.queue, within_s=WAIT_S)
+    cli.join()
+    cli.finish("both")
+    turn = waiting.result(WAIT_S).turn_id
+    rig.runtime.close()
+    trace = read_trace(path)
+    assert trace.turns() == [turn]
+    assert not trace.of(pending.message_id)
+    assert [step.turn for step in trace.steps.values() if step.message == "Submit"] == [turn, turn]

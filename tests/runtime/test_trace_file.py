@@ -7,6 +7,7 @@ import pytest
 
 from lastword import UsageError
 from lastword.actors.system.tracing import FORMAT, Bound, CommitSpan, Delivered, Head, Hop, Lost
+from lastword.runtime import _trace
 from lastword.runtime._trace import read_trace, role
 from lastword.runtime._trace_path import critical_path
 from lastword.runtime._trace_perfetto import lane_name, perfetto
@@ -89,10 +90,10 @@ def test_a_hop_whose_cause_was_lost_begins_a_chain(tmp_path):
 def test_a_turn_that_another_one_made_wait_says_so(tmp_path):
     """The call was kept until the turn before was over: what is told then is told in that one's handling."""
     other = Hop(20, 0, "t_before", TURN, S, "TurnFinished", 130, 150, 180)
-    story = a_turn()
+    story = a_turn(21)
     story[0] = msgspec.structs.replace(story[0], trace=None, ended_ns=120)
     story[1] = msgspec.structs.replace(story[1], cause=20, enqueued_ns=155)
-    found = critical_path(read_trace(written(tmp_path, head(), other, *story, Bound(T, hop=1))), T)
+    found = critical_path(read_trace(written(tmp_path, head(), other, *story, Bound(T, hop=21))), T)
     assert (found.whole, found.total_ns) == (True, 950)
     assert next((piece.what, piece.ns) for piece in found.pieces if piece.step is None) == (
         "the turn before it ends",
@@ -125,3 +126,93 @@ def test_actors_are_named_by_their_part(tmp_path):
         "turn 00turn #2",
         "journal",
     ]
+
+
+def test_a_message_is_of_the_turn_that_it_was_bound_to_by_its_id_by_its_hop_or_by_both(tmp_path):
+    """A parked call is known by the hop that brought it, as a message; the message is bound to a turn later on."""
+    hops = [
+        Hop(1, 0, "m_one", None, S, "Submit", 1, 2, 3, "host"),
+        Hop(2, 0, "m_two", None, S, "Submit", 1, 2, 3, "host"),
+        Hop(3, 0, None, None, S, "Submit", 1, 2, 3, "host"),
+        Hop(4, 0, "m_never", None, S, "Submit", 1, 2, 3, "host"),
+    ]
+    ties = [Bound(T, "m_one"), Bound("m_two", hop=3), Bound(T, "m_two")]
+    trace = read_trace(written(tmp_path, head(), *hops, *ties, head("p2"), *hops[:2]))
+    assert [step.turn for step in trace.steps.values()] == [T, T, T, "m_never", "m_one", "m_two"]
+    assert [step.key for step in trace.of(T)] == [("p1", 1), ("p1", 2), ("p1", 3)]
+
+
+def test_a_call_that_returned_is_caused_by_the_end_of_its_own_turn(tmp_path):
+    """Where nobody follows the events, the path leads to the caller that waited."""
+    returned = Delivered(12, T, "run", S, 0, 1200, 1000.1, 1000.0, 1000.04, 1000.045)
+    other = msgspec.structs.replace(returned, id=13, trace="t_other", at_ns=1100)
+    ends = [
+        Hop(10, 8, T, S, S, "TurnFinished", 1030, 1040, 1060),
+        Hop(11, 0, "t_other", S, S, "TurnFinished", 1030, 1070, 1090),
+    ]
+    trace = read_trace(written(tmp_path, head(), *a_turn()[:-1], *ends, returned, other))
+    step = trace.steps["p1", 12]
+    assert (step.cause, step.receiver, step.enqueued_ns) == (("p1", 10), "host", 1040)
+    found = critical_path(trace, T)
+    assert (found.whole, found.total_ns, found.pieces[-1].step.message) == (True, 1100, "run")
+    assert round(found.measured_ms) == 100
+    assert critical_path(trace, "t_other").pieces[0].begin_ns == 1030
+
+
+def test_a_torn_line_in_the_middle_hides_none_of_the_next_host(tmp_path):
+    """The writer begins on a line of its own; were it not so, its records would be taken for the first one's."""
+    later = [msgspec.structs.replace(record, trace="t_later") if record.trace else record for record in a_turn()]
+    torn = msgspec.json.Encoder().encode_lines([head(), *a_turn()])[:-20]
+    path = written(tmp_path, head("p2"), *later)
+    path.write_bytes(torn + b"\n\n" + path.read_bytes())
+    trace = read_trace(path)
+    assert (trace.unread, list(trace.heads)) == (1, ["p1", "p2"])
+    assert {step.key[0] for step in trace.of("t_later")} == {"p2"}
+    assert critical_path(trace, "t_later").total_ns == 950
+
+
+def test_numbers_of_somebody_elses_file_lead_in_no_circle_and_fill_no_memory(tmp_path):
+    """A file from a report is somebody's: whatever stands in it is read to an end."""
+    story = a_turn()
+    story[0] = msgspec.structs.replace(story[0], cause=9)  # the delivery
+    story[3] = msgspec.structs.replace(story[3], cause=5)
+    story[4] = msgspec.structs.replace(story[4], cause=4)
+    story[5] = msgspec.structs.replace(story[5], cause=6)
+    story[7] = msgspec.structs.replace(story[7], seq_to=10**15)
+    long = b'["hop",1,0,"' + b"x" * (3 * _trace.LINE_BYTES_MAX) + b'"]\n'
+    story.append(Hop(10, 9, T, None, S, "of a delivery", 1, 2, 3))
+    trace = read_trace(written(tmp_path, head(), *story, tail=long))
+    assert [trace.steps["p1", number].cause for number in (1, 4, 6, 10)] == [None] * 4
+    assert trace.steps["p1", 9].cause == ("p1", 8)
+    assert trace.unread == 1
+    assert critical_path(trace, T).total_ns > 0
+    assert perfetto(trace)["traceEvents"]
+
+
+def test_of_a_huge_file_the_newest_is_held_and_the_rest_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(_trace, "RECORDS_MAX", 12)
+    later = [msgspec.structs.replace(record, trace="t_later") if record.trace else record for record in a_turn(20)]
+    trace = read_trace(written(tmp_path, head(), *a_turn(), *later))
+    assert (len(trace.steps), trace.older, trace.lost) == (12, 6, 0)
+    assert critical_path(trace, "t_later").whole
+
+
+def test_the_path_of_a_turn_of_many_hops_is_found_in_a_time_that_grows_with_them_alone(tmp_path):
+    """Counted, not timed: looks at a step's cause, in a turn whose hops are one long chain of the CLI's."""
+    looks = []
+    for count in (200, 400):
+        told = [Hop(20 + n, 19 + n if n else 0, T, S, f"{S}/pane", "x", 300, 310, 320) for n in range(count)]
+        trace = read_trace(written(tmp_path, head(), *a_turn(1000), *told))
+
+        class Counted(dict):
+            seen = 0
+
+            def __getitem__(self, key):
+                Counted.seen += 1
+                return super().__getitem__(key)
+
+        trace.steps = Counted(trace.steps)
+        assert critical_path(trace, T).whole
+        looks.append(Counted.seen)
+    assert looks[1] < 3 * looks[0]
+    assert looks[1] < 3 * 400

@@ -7,7 +7,8 @@ import os
 import stat
 import threading
 import time
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, get_args
 
 import msgspec
 import pytest
@@ -70,7 +71,14 @@ def kept(system):
 
 
 def lines(path, kind="hop"):
-    return [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == kind]
+    """The lines of a kind, by field; a field that is None or False left out."""
+    (struct,) = [each for each in get_args(tracing.Line) if each.__struct_config__.tag == kind]
+    found = [line for line in map(json.loads, path.read_text().splitlines()) if line[0] == kind]
+    assert all(len(line) == len(struct.__struct_fields__) + 1 for line in found)
+    return [
+        {name: value for name, value in zip(struct.__struct_fields__, line[1:], strict=True) if value is not False}
+        for line in found
+    ]
 
 
 def test_c62_a_line_per_message_without_content(dispatcher, tmp_path):
@@ -319,3 +327,88 @@ def test_lines_are_written_in_order_in_a_long_run_and_while_it_runs(system, tmp_
     assert system.settle(10)
     until(lambda: path.read_bytes().count(b"\n") == 2001)
     assert [line["trace"] for line in lines(path)] == [f"t{n}" for n in range(2000)]
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def a_hop(number):
+    return Hop(number, 0, None, None, "a", "int", 1, 2, 3)
+
+
+def test_a_file_that_is_no_trace_of_ours_is_neither_written_nor_made_private(tmp_path):
+    """A link may lead to anything; a pipe would hold the host up; a second writer would mix the ids."""
+    notes, link, pipe, trace, away = (tmp_path / name for name in ("notes", "link", "pipe", "trace", "away"))
+    notes.write_text("mine\n")
+    notes.chmod(0o644)
+    link.symlink_to(notes)
+    away.symlink_to(tmp_path / "nowhere")
+    os.mkfifo(pipe)
+    first = JsonlTracer(trace)
+    open_now = open_files()
+    for path in (notes, link, away, pipe, tmp_path, trace):
+        with pytest.raises(OSError):
+            JsonlTracer(path)
+    assert open_files() == open_now
+    first.close()
+    JsonlTracer(trace).close()
+    assert (notes.read_text(), stat.S_IMODE(notes.stat().st_mode)) == ("mine\n", 0o644)
+    assert len(lines(trace, "trace")) == 2
+
+
+def test_a_device_keeps_its_mode():
+    """It is everybody's."""
+    before = Path("/dev/null").stat().st_mode
+    changed = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fchmod", lambda *asked: changed.append(asked))
+        tracer = JsonlTracer("/dev/null")
+        tracer.handled(a_hop(1))
+        tracer.close()
+    assert (changed, tracer.lost, Path("/dev/null").stat().st_mode) == ([], 0, before)
+
+
+def test_what_a_killed_host_tore_off_swallows_no_line_of_the_next_one(tmp_path):
+    path = tmp_path / "t.jsonl"
+    JsonlTracer(path).close()
+    with path.open("ab") as file:
+        file.write(b'["hop",1,0,nu')
+    later = JsonlTracer(path)
+    later.handled(a_hop(2))
+    later.close()
+    first, torn, second, hop = path.read_text().splitlines()
+    assert first.startswith('["trace"')
+    assert second.startswith('["trace"')
+    assert torn == '["hop",1,0,nu'
+    assert json.loads(hop)[1] == 2
+
+
+def test_a_disk_that_fills_up_in_a_line_costs_that_line_and_is_told(tmp_path, monkeypatch):
+    """Whole lines that are written count as written; what comes when there is room again stands on lines of its own."""
+    path = tmp_path / "t.jsonl"
+    monkeypatch.setattr(tracing, "FLUSH_S", 60.0)
+    tracer = JsonlTracer(path)
+    room = [100]  # two lines and a bit of a third
+
+    def write(fd, data, real=os.write):
+        if fd != tracer._fd or room == [None]:
+            return real(fd, data)
+        if not room[0]:
+            room[0] = None
+            raise OSError(28, "full")
+        done = real(fd, data[: room[0]])
+        room[0] -= done
+        return done
+
+    monkeypatch.setattr(os, "write", write)
+    for number in range(1, 6):
+        tracer.handled(a_hop(number))
+    tracer.close()
+    whole = path.read_bytes().split(b"\n")
+    told = [json.loads(line) for line in whole if line.endswith(b"]")]
+    hops = [line[1] for line in told if line[0] == "hop"]
+    assert hops == [1, 2]
+    assert tracer.lost == 3
+    assert [line[1] for line in told if line[0] == "lost"] == [3]
+    assert len([line for line in whole if line and not line.endswith(b"]")]) == 1
