@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from host_kit import WAIT_S, HeldCommits, Rig, away, completed
 from kit_system import until
-from lastword import events
+from lastword import Runtime, events
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.errors import UsageError
 from lastword.runtime import _door as door
@@ -263,6 +263,18 @@ def test_c17_what_an_earlier_host_left_is_counted_and_settled_once(make):
     told = later.runtime.metrics()
     assert told.completions == (Completions(provider="memory", status="completed", count=1),)
     assert told.open_turns == 0
+
+
+@pytest.mark.contract("C17")
+def test_c17_an_open_session_that_nobody_needs_yet_is_counted_too(make, monkeypatch):
+    rig = make()
+    session = rig.session()
+    rig.ready(session)
+    rig.__exit__()
+    monkeypatch.setattr(Runtime, "_rehydrate_over", lambda *_: None)  # its CLI is gone, and it has no work
+    later = make()
+    assert later.runtime.metrics().sessions == {"starting": 0, "idle": 0, "busy": 0, "awaiting_user": 0, "gone": 1}
+    assert [line.provider for line in later.runtime._top(5).lines] == ["memory"]
 
 
 @pytest.mark.contract("C13")

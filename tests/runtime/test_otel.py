@@ -186,9 +186,28 @@ def test_c17_over_a_restart_each_turn_is_exported_once_by_the_host_that_committe
     accepted, running = told.spans("lastword.accepted")[-1], told.spans("lastword.running")[-1]
     assert accepted.start_time == int(over.times.accepted_at * 1e9), "also what was before the restart"
     assert running.context.trace_id == accepted.context.trace_id
-    assert following.export_turn(before.turn_id), "by hand, as often as wanted"
+    with told.tracing.get_tracer("host").start_as_current_span("the host's own"):
+        assert following.export_turn(before.turn_id), "by hand, as often as wanted"
     assert told.turns() == [before.turn_id, over.turn_id, before.turn_id]
+    assert [span.parent for span in told.spans("lastword.turn")] == [None] * 3, (
+        "a trace of its own, wherever it is made"
+    )
     assert not following.export_turn("t_nobody")
+
+
+def test_a_delivery_that_is_told_before_its_commit_belongs_to_the_trace(make, told):
+    """Subscribers are told first, so theirs may be the quicker thread."""
+    rig = make(manual=True)
+    session = rig.session()
+    waiting = away(session.run, "go")
+    rig.running(session).finish("done")
+    done = waiting.result(WAIT_S)
+    with told.follow(rig.runtime) as exporter:
+        exporter.delivered(done, done.times.committed_at + 0.25)
+        exporter.committed(rig.events(session))
+        assert exporter.close(WAIT_S)
+    (span,) = told.spans("lastword.committed")
+    assert span.end_time == int((done.times.committed_at + 0.25) * 1e9)
 
 
 def test_what_ends_with_the_runtime_is_exported_before_its_journal_closes(make, told):
