@@ -12,8 +12,8 @@ from lastword.actors.core.ids import SessionId, TurnId
 from lastword.actors.core.outcome import Status
 from lastword.actors.core.snapshot import SessionState
 
-LINES_MAX: Final = 500
-"""Sessions in one answer; no terminal has more rows."""
+LINES_MAX: Final = 2000
+"""Sessions in one answer: more than a terminal has rows, and far from what an answer may be long."""
 
 RECENT_MAX: Final = 128
 """Latencies that are remembered of one session; its percentiles are of these."""
@@ -77,7 +77,7 @@ class Top(msgspec.Struct, frozen=True, kw_only=True):
         live: a host lives and said so; else this is what the journal says.
         pid: of the host, where one is known.
         sessions: open ones by state.
-        turns_per_s: completions a second of late; None where nobody counts.
+        turns_per_s: completions a second of late; like all that only a host counts, None where none lives.
         journal_behind: batches that are not durable now.
         journal_wait_s: how long the transaction under way has taken; 0 where there is none.
         journal_failing: its file takes nothing.
@@ -90,8 +90,8 @@ class Top(msgspec.Struct, frozen=True, kw_only=True):
     open_turns: int
     waiting: int
     completions: int
-    dead_letters: int
-    invariant_violations: int
+    dead_letters: int | None
+    invariant_violations: int | None
     lines: tuple[TopLine, ...]
     since: float = 0.0
     pid: int | None = None
