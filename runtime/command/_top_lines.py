@@ -7,6 +7,7 @@ frame, and no line is wider than its bound, by the widths that a terminal gives 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -92,7 +93,7 @@ class Column(NamedTuple):
 
 def seconds(age: float | None) -> str:
     """An age in five columns at most."""
-    if age is None:
+    if age is None or not isfinite(age):
         return "-"
     for bound, unit, name in ((10, 1, "s"), (120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
         if age < bound:
