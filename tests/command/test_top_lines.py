@@ -154,7 +154,13 @@ def test_ages_and_latencies_fit_their_columns():
         assert len(seconds(age)) <= 5, age
         assert len(took(age)) <= 6, age
     assert [seconds(each) for each in (0.04, 59.0, 600.0, 7200.0, 200_000.0)] == ["0.0s", "59s", "10m", "2h", "2d"]
-    assert [took(each) for each in (0.00004, 0.0995, 0.9994, 0.9999)] == ["0.0ms", "100ms", "999ms", "1.0s"]
+    assert [took(each) for each in (0.00004, 0.0995, 0.0999999, 0.9994, 0.9999)] == [
+        "0.0ms",
+        "99.5ms",
+        "100ms",
+        "999ms",
+        "1.0s",
+    ]
 
 
 def test_keys_move_within_the_list_and_sort_from_its_begin():
