@@ -2,7 +2,8 @@
 
 ``look`` is the host's own work for one answer, on one thread (CPU time); ``asked`` is from the request until the answer
 is decoded in the viewer's process; ``drawn`` is a frame's layout in the viewer, with every row changed (CPU time). The
-viewer runs in a process of its own. ``fold`` is what counting an event costs the journal's writer, looked at or not.
+viewer runs in a process of its own. ``journal`` is a look where no host lives, the first one and the next. ``fold`` is
+what counting an event costs the journal's writer, looked at or not.
 
 Prints figures, asserts nothing.
 Usage: python bench/top.py [--quick] [--sessions 1000]
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 
 from _report import QUICK, percentile, show
 
@@ -25,6 +27,7 @@ from lastword import Runtime
 from lastword.actors.core.events import Event
 from lastword.runtime._numbers import Numbers
 from lastword.runtime._top import Look
+from lastword.runtime._top_record import RecordTop
 from lastword.runtime.testing.memory import memory_edge
 from lastword.transports.memory import MemoryWorld
 
@@ -59,27 +62,28 @@ def main() -> None:
     args = parser.parse_args()
     world = MemoryWorld(respond=lambda text: text)
     told: list[Event] = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Runtime.open(folder, edge=memory_edge(world), durability="process", serve_socket=True) as runtime,
-    ):
-        runtime._numbers.tap(_Kept(told))
-        sessions = [runtime.session("memory") for _ in range(args.sessions)]
-        for session in sessions:
-            session.run("x", deadline_s=60)
-        looks = {sort: _looks(runtime, Look(lines=ROWS, sort=sort)) for sort in ("state", "age", "latency", "name")}
-        far = _looks(runtime, Look(lines=ROWS, offset=args.sessions))
-        done = threading.Event()
-        load = threading.Thread(target=_load, args=(sessions, done), daemon=True)
-        load.start()
-        busy = _looks(runtime, Look(lines=ROWS))
-        words = [sys.executable, "-c", VIEWER, folder, str(ROWS), str(LOOKS)]
-        asked, drawn = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True).stdout)
-        done.set()
-        load.join(10.0)
+    with tempfile.TemporaryDirectory() as folder:
+        with Runtime.open(folder, edge=memory_edge(world), durability="process", serve_socket=True) as runtime:
+            runtime._numbers.tap(_Kept(told))
+            sessions = [runtime.session("memory") for _ in range(args.sessions)]
+            for session in sessions:
+                session.run("x", deadline_s=60)
+            runtime._system.settle(10.0)
+            looks = {sort: _looks(runtime, Look(lines=ROWS, sort=sort)) for sort in ("state", "age", "latency", "name")}
+            far = _looks(runtime, Look(lines=ROWS, offset=args.sessions))
+            done = threading.Event()
+            load = threading.Thread(target=_load, args=(sessions, done), daemon=True)
+            load.start()
+            busy = _looks(runtime, Look(lines=ROWS))
+            words = [sys.executable, "-c", VIEWER, folder, str(ROWS), str(LOOKS)]
+            asked, drawn = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True).stdout)
+            done.set()
+            load.join(10.0)
+        read, again = _readings(Path(folder))
     rows: list[list[object]] = [[f"look, by {sort}", *_figures(spent)] for sort, spent in looks.items()]
     rows += [["look, the last rows", *_figures(far)], [f"look, beside {TURNS_PER_S} turns/s", *_figures(busy)]]
     rows += [["asked, beside them", *_figures(asked)], ["drawn", *_figures(drawn)]]
+    rows += [["journal, read", *_figures(read)], ["journal, unchanged", *_figures(again)]]
     rows.append(["fold, an event", *_figures(_folds(told))])
     show(
         f"lastword top, {args.sessions} sessions, {ROWS} rows: ms",
@@ -96,6 +100,18 @@ def _looks(runtime: Runtime, look: Look) -> list[float]:
         runtime._top(look)
         spent.append((time.thread_time() - began) * 1e3)
     return spent
+
+
+def _readings(folder: Path) -> tuple[list[float], list[float]]:
+    """Without a host: the first look, and the next one, in ms of processor time."""
+    read, again = [], []
+    for _ in range(5 if QUICK else 20):
+        record = RecordTop(folder)
+        for spent in (read, again):
+            began = time.thread_time()
+            record.look(Look(lines=ROWS))
+            spent.append((time.thread_time() - began) * 1e3)
+    return read, again
 
 
 def _load(sessions: list, done: threading.Event) -> None:

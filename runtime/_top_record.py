@@ -280,7 +280,9 @@ def _age(at: float | None, now: float) -> float | None:
 
 
 def _files(folder: Path) -> _Files:
-    """What tells whether the journal changed: its file and its log, None where one is not there."""
+    """What tells whether the journal changed: its file and its log, None where one is not there or empty (a look
+    leaves an empty log behind).
+    """
     return tuple(_stamp(folder / f"{FILE_NAME}{suffix}") for suffix in ("", "-wal"))
 
 
@@ -291,4 +293,4 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
         return None
     except OSError as error:
         raise JournalError("journal_failed", f"{path} cannot be looked at: {error.strerror}") from error
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if found.st_size else None

@@ -88,6 +88,8 @@ def test_the_age_of_a_state_begins_with_it_and_not_with_each_event():
     numbers.committed([opened("a", 1.0), started("a", 2.0), began("a", 10.0), said])
     line = asked(numbers)[0]
     assert (line.state, line.state_age_s, line.last_event_age_s) == ("busy", 90.0, 70.0)
+    numbers.committed([began("a", 35.0)])
+    assert asked(numbers)[0].state_age_s == 90.0
     numbers.committed([settled("a", 40.0, turn_id="t_a")])
     line = asked(numbers)[0]
     assert (line.state, line.state_age_s, line.turns, line.open_turns) == ("idle", 60.0, 1, 0)
@@ -341,7 +343,7 @@ def test_a_thousand_sessions_on_record_are_read_once_and_only_those_shown_in_ful
     for at in range(0, 1000, 250):
         journal.record(batches[at : at + 250], 1.0)
     journal.close()
-    looked = RecordTop(tmp_path)
+    looked = RecordTop(tmp_path, mono=lambda: 0.0)  # it never rests
     assert names(looked.look(Look(lines=20, sort="name"))) == [f"s_{n:04}" for n in range(20)]
     assert looked.look(Look(lines=20, offset=990, sort="name")).lines[-1].turns == 1
     assert (looked.readings, len(looked._outlines)) == (1, 40)
