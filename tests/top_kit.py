@@ -99,7 +99,8 @@ class Pane:
         command = shlex.join([sys.executable, "-m", "lastword.runtime.command", "top", "--interval", "0.2", *words])
         script = folder / f"{self.name}.sh"
         script.write_text(
-            ("set -m\n" if jobs else "")
+            "ulimit -c 0\n"
+            + ("set -m\n" if jobs else "")
             + "before=$(stty -g)\n"
             + f"sh -c 'echo $$ > {shlex.quote(str(self.pid_file))}; exec {command}'\n"
             + ('echo "stopped=$?"; read -r line; fg\n' if jobs else "")

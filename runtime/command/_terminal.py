@@ -33,7 +33,9 @@ ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J\x1b[H"
 """The other screen, no cursor, no wrapping, empty."""
 LEAVE: Final = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGWINCH, signal.SIGTSTP)
+ENDS: Final = frozenset({signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT})
+"""Signals that end the program that has the terminal."""
+SIGNALS: Final = (*sorted(ENDS), signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 
 _KEYS: Final = {
     "[A": "up", "[B": "down", "OA": "up", "OB": "down",
@@ -165,14 +167,20 @@ class Terminal:
             signal.signal(signal.SIGTSTP, handler)
         self._take()
 
+    def resume(self) -> None:
+        """Somebody had stopped this process: whatever became of the terminal, it is ours again."""
+        self._apply()
+
     def _take(self) -> None:
         self._before = termios.tcgetattr(self._in)
+        self._apply()
+
+    def _apply(self) -> None:
         mode = termios.tcgetattr(self._in)
         mode[0] &= ~termios.IXON  # Ctrl-S would stop the screen for good
         mode[3] &= ~(termios.ICANON | termios.ECHO)
         mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
         termios.tcsetattr(self._in, termios.TCSANOW, mode)
-        self._owed.clear()
         self.send(ENTER)
 
     def _give_back(self) -> None:

@@ -57,7 +57,8 @@ class Looker:
             self._stopped = None
             try:
                 top = door.ask(self._state, door.GetTop(look=look), wait_s=HOST_ANSWER_S).top
-                assert top is not None
+                if top is None:
+                    raise TransportError("transport_failed", "the host's answer holds nothing")
                 return Sight(top=top, host=HostSeen("serves", top.pid), seen_mono_s=time.monotonic())
             except LastwordError as error:
                 host, note = self._who(error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S: Final = 1.0
 INTERVAL_MIN_S: Final = 0.2
+INTERVAL_MAX_S: Final = 3600.0
 IDLE_WAIT_S: Final = 0.5
 """The longest wait without a new frame: ages are seen to grow though nobody answers."""
 
@@ -46,7 +48,7 @@ IDLE_WAIT_S: Final = 0.5
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(INTERVAL_MIN_S),
+    type=click.FloatRange(INTERVAL_MIN_S, INTERVAL_MAX_S),
     default=INTERVAL_S,
     show_default=True,
     help="Seconds between two looks.",
@@ -54,6 +56,8 @@ IDLE_WAIT_S: Final = 0.5
 @state_option
 def command(once: bool, json_form: bool, sort: Sort, lines: int, interval: float, state: Path | None) -> None:
     """Show the sessions of the state folder, live: q quits, s a l n sort, the arrows and page keys scroll."""
+    if not isfinite(interval):  # a range has room for what is no number
+        raise click.BadParameter("not a number of seconds", param_hint="--interval")
     folder = state or default_state()
     if once or json_form:
         _once(folder, Look(lines=lines, sort=sort), json_form=json_form)
@@ -106,7 +110,9 @@ class _Screen:
         self, terminal: Terminal, feed: Feed, folder: str, sort: Sort, interval_s: float, first: Sight
     ) -> None:
         from lastword.runtime.command import _top_lines as lines  # noqa: PLC0415
+        from lastword.runtime.command._terminal import ENDS  # noqa: PLC0415
 
+        self._ends = ENDS
         self._terminal = terminal
         self._feed = feed
         self._interval_s = interval_s
@@ -126,10 +132,12 @@ class _Screen:
             self._draw(now_s)
             self._terminal.wait(self._feed.fd, min(self._due_s - now_s, IDLE_WAIT_S))
             for number in self._terminal.signals():
-                if number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                if number in self._ends:
                     return number
                 if number == signal.SIGTSTP:
                     self._terminal.suspend()
+                elif number == signal.SIGCONT:
+                    self._terminal.resume()
                 self._painter = None
             if self._terminal.hung_up:
                 return signal.SIGHUP

@@ -102,6 +102,13 @@ def test_what_cannot_be_shown_is_refused_on_one_line(tmp_path, form):
     assert ("journal_failed" if form else "there is no terminal") in errors
 
 
+@pytest.mark.parametrize("words", [("--interval", "nan"), ("--interval", "0"), ("--lines", "-1"), ("--sort", "x")])
+def test_what_makes_no_sense_is_refused(words):
+    code, text, errors = run("--once", *words)
+    assert (code, text) == (2, "")
+    assert words[0] in errors
+
+
 def test_the_command_is_listed():
     done = subprocess.run([*TOP[:-1], "--help"], env=ENV, capture_output=True, text=True, timeout=WAIT_S, check=True)
     assert "top" in [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
@@ -121,7 +128,9 @@ def test_q_ends_it_and_the_terminal_is_as_it_was(rig, tmp_path):
         pane.ended(0)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGQUIT, 131)]
+)
 def test_a_signal_ends_it_and_the_terminal_is_as_it_was(rig, tmp_path, number, code):
     rig.session()
     with Pane(tmp_path, "--state", str(rig.state)) as pane:
@@ -140,6 +149,19 @@ def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(rig, tmp_path):
         pane.press("Enter")
         pane.shows("1-1 of 1")
         assert pane.flags() == ["1", "0", "0"]
+        pane.press("q")
+        pane.ended(0)
+
+
+def test_once_it_goes_on_the_terminal_is_taken_again_whatever_became_of_it(rig, tmp_path):
+    rig.session()
+    with Pane(tmp_path, "--state", str(rig.state)) as pane:
+        pane.shows("1-1 of 1")
+        pane.tmux("send-keys", "-R")
+        until(lambda: pane.flags()[2] == "1", pane.flags)
+        os.kill(pane.pid, signal.SIGCONT)
+        pane.shows("1-1 of 1", "lastword top")
+        until(lambda: pane.flags() == ["1", "0", "0"], pane.flags)
         pane.press("q")
         pane.ended(0)
 
