@@ -157,6 +157,7 @@ def test_the_end_does_not_wait_for_a_look():
     with feed.Feed(slow) as one:
         one.want(Look(lines=0))
         assert slow.entered.wait(WAIT_S)
+    assert one._thread.is_alive()
     slow.go_on.set()
     one._thread.join(WAIT_S)
     assert not one._thread.is_alive()
