@@ -72,6 +72,15 @@ def corrupt(path: Path, detail: str) -> JournalError:
     )
 
 
+def unreadable(path: Path, detail: str) -> JournalError:
+    """The error for a journal that cannot be read by this user, or from this place."""
+    return JournalError(
+        "journal_failed",
+        f"{path} cannot be read ({detail})",
+        remedy="Read it as the user whose it is, or copy the whole folder to a place of your own and name that.",
+    )
+
+
 def unwritable(path: Path, detail: str) -> JournalError:
     """The error for a place that cannot be made or written."""
     return JournalError(
@@ -138,10 +147,30 @@ class JournalFile:
         db = self._connect("ro")
         try:
             db.execute("PRAGMA query_only = ON")
+            if self.readonly:
+                db.execute("SELECT 1 FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             db.close()
-            raise translated(error, "opening it to read", self.path) from error
+            code = getattr(error, "sqlite_errorcode", None)
+            if not self.readonly or not isinstance(code, int) or code & 0xFF not in _CANNOT_WRITE:
+                raise translated(error, "opening it to read", self.path) from error
+            return self._connect_unwritable(error)
         return db
+
+    def _connect_unwritable(self, error: sqlite3.Error) -> sqlite3.Connection:
+        """Where nothing can be written, not even the index of the log that a reader shares with a writer: of a journal
+        that was closed, that is one without a log, nobody needs it.
+        """
+        try:
+            logged = Path(f"{self.path}-wal").stat().st_size > 0
+        except FileNotFoundError:
+            logged = False
+        except OSError as unseen:
+            raise unreadable(self.path, unseen.strerror or type(unseen).__name__) from unseen
+        if logged:
+            detail = "its write-ahead log is not folded in, and its folder cannot be written"
+            raise unreadable(self.path, detail) from error
+        return self._connect("ro", immutable=True)
 
     def release(self) -> None:
         """Give the folder free for another host. Idempotent."""
@@ -214,8 +243,8 @@ class JournalFile:
         finally:
             os.close(fd)
 
-    def _connect(self, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
-        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
+    def _connect(self, mode: Literal["rw", "ro"], *, immutable: bool = False) -> sqlite3.Connection:
+        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}{'&immutable=1' if immutable else ''}"
         try:
             return sqlite3.connect(
                 uri,
@@ -297,7 +326,13 @@ class JournalFile:
             raise
 
     def _check_readable(self) -> None:
-        if not self.path.is_file():
+        try:
+            there = stat.S_ISREG(self.path.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            there = False
+        except OSError as error:
+            raise unreadable(self.path, error.strerror or type(error).__name__) from error
+        if not there:
             raise JournalError(
                 "journal_failed",
                 f"there is no journal at {self.path}",
