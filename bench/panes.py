@@ -126,6 +126,7 @@ def delivery(place: Place, number: int) -> None:
             "text -> Enter (seen to have landed between)": enter - read,
             "`send` -> Enter": enter - began,
             "Enter -> the CLI's own record of it (the CLI's)": prompt - enter,
+            "`send` -> the CLI's own record of it": prompt - began,
             "terminal record -> completion held": held[mark] - end,
             "ours of a turn (all but Enter -> terminal record)": (enter - began) + (held[mark] - end),
         }.items():
