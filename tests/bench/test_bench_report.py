@@ -103,17 +103,17 @@ def test_a_bench_that_hangs_is_ended_with_what_it_started(bench: Any, tmp_path: 
         """,
     )
     began = time.monotonic()
-    found = bench("all").run(path, 3.0)
+    found = bench("all").run(path, 5.0)
     assert time.monotonic() - began < 60
-    assert (found["outcome"], len(found["tables"])) == ("took more than 3 s", 1)
+    assert (found["outcome"], len(found["tables"])) == ("took more than 5 s", 1)
     assert (tmp_path / "closed").exists(), "it had no time to close what it opened"
     assert not any(alive(int(pid)) for pid in pids.read_text().split())
 
 
 def test_a_bench_that_does_not_heed_the_end_is_killed(bench: Any, tmp_path: Path) -> None:
     path = script(tmp_path, "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)")
-    found = bench("all").run(path, 2.0, end_s=0.5)
-    assert (found["outcome"], found["status"]) == ("took more than 2 s", -9)
+    found = bench("all").run(path, 4.0, end_s=0.5)
+    assert (found["outcome"], found["status"]) == ("took more than 4 s", -9)
 
 
 def test_the_summary_has_a_row_for_each(bench: Any) -> None:
