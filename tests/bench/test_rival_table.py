@@ -68,7 +68,7 @@ def test_the_answer_of_another_turn_is_wrong(rival_table: Any) -> None:
 
 
 def test_a_row_leaves_early_turns_out_of_the_latencies_and_counts_them(rival_table: Any) -> None:
-    some = [turn(rival_table), turn(rival_table, told=10.75, answer="half")]
+    some = [turn(rival_table), turn(rival_table, told=10.75, answer="half", asked=[10.5], prompt_seen=10.7)]
     row = dict(zip(rival_table.COLUMNS, rival_table.row("who", "terminal", some, ours_p50=50.0), strict=False))
     found = rival_table.row("who", "terminal", some, ours_p50=50.0)
     assert found[:3] == ["who", "terminal", 2]
