@@ -74,21 +74,18 @@ def ready(session: Session) -> None:
         time.sleep(0.01)
 
 
-def whole(sent: Sent, stamps: Stamps, held: dict[str, float], *wanted: str) -> Sent:
-    """The turns of which all is known. A prompt that the CLI took from its queue has no stamps of its own."""
-    return {
-        mark: times for mark, times in sent.items() if mark in held and all((what, mark) in stamps for what in wanted)
-    }
-
-
-def all_held(followers: list[Follower], sent: Sent) -> dict[str, float]:
-    """What the followers held, once that is all of it, or after a while."""
+def settled(place: Place, followers: list[Follower], sent: Sent, *wanted: str) -> tuple[Sent, Stamps, dict[str, float]]:
+    """The turns of which all is known, the stamps, what was held. The CLI stamps just after it has written: wait for it."""
     end = time.monotonic() + HELD_S
     while True:
         held = {mark: at for follower in followers for mark, at in list(follower.held.items())}
-        if sent.keys() <= held.keys() or time.monotonic() > end:
-            return held
-        time.sleep(0.01)
+        stamps = place.stamps()
+        known = {
+            mark: at for mark, at in sent.items() if mark in held and all((what, mark) in stamps for what in wanted)
+        }
+        if len(known) == len(sent) or time.monotonic() > end:
+            return known, stamps, held
+        time.sleep(0.05)
 
 
 class Follower(threading.Thread):
@@ -135,10 +132,8 @@ def delivery(place: Place, number: int) -> None:
         cpu = time.process_time()
         sent = turns(session, marks, number, PAUSE_S)
         cpu_ms = (time.process_time() - cpu) / number * 1e3
-        held = all_held([follower], sent)
-        stamps = place.stamps()
+        known, stamps, held = settled(place, [follower], sent, "in", "enter", "prompt", "end")
     spans: dict[str, list[float]] = {}
-    known = whole(sent, stamps, held, "in", "enter", "prompt", "end")
     for mark, (began, acknowledged) in known.items():
         read, enter, prompt, end = (stamps[what, mark] for what in ("in", "enter", "prompt", "end"))
         for what, span in {
@@ -245,10 +240,8 @@ def throughput(place: Place, marks: Iterator[int], sessions: int, number: int) -
         for worker in workers:
             worker.join()
         wall_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu
-        held = all_held(followers, sent)
-        stamps = place.stamps()
+        known, stamps, held = settled(place, followers, sent, "enter", "end")
         wrong = sum(follower.wrong for follower in followers)
-    known = whole(sent, stamps, held, "enter", "end")
     took = [(held[mark] - at) * 1e3 for mark, (at, _) in known.items()]
     clis = [(stamps["end", mark] - stamps["enter", mark]) * 1e3 for mark in known]
     ends = [(held[mark] - stamps["end", mark]) * 1e3 for mark in known]
