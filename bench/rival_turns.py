@@ -9,7 +9,7 @@ model had answered. *Wrong*: the model's text is not in what was told. Of all on
 before it is told (``durability="power"``). A rival is installed into a venv of its own, or skipped with the reason. The
 CLI: on PATH, or cached (``make live``). Prints figures, asserts nothing.
 
-Usage: PYTHONPATH=src python bench/rival_turns.py [--turns 30] [--slow 4] [--only NAME,NAME]
+Usage: PYTHONPATH=src python bench/rival_turns.py [--turns 20] [--slow 3] [--only NAME,NAME]
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +59,8 @@ END_S = 20.0
 """From told until the CLI's record has the end, where it was told early: the turn's own length too."""
 SETTLE_S = 0.5
 """Between turns."""
+CLOSE_S = 15.0
+"""For a contestant to end what it began; then that is ended for it."""
 LOOK_S = 0.02
 TOLD_APART_S = 1.0
 
@@ -207,7 +207,7 @@ class Contest:
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
-            self._process.wait(15)
+            self._process.wait(CLOSE_S)
         except (OSError, subprocess.TimeoutExpired):
             pass
         subprocess.run(
@@ -267,8 +267,8 @@ def plan(turns: int, slow: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--turns", type=int, default=6 if QUICK else 30, help="plain ones")
-    parser.add_argument("--slow", type=int, default=1 if QUICK else 4, help="with a pause, and as many with tools")
+    parser.add_argument("--turns", type=int, default=6 if QUICK else 20, help="plain ones")
+    parser.add_argument("--slow", type=int, default=1 if QUICK else 3, help="with a pause, and as many with tools")
     parser.add_argument("--only", default="", help="names of contestants, or parts of them, with commas")
     args = parser.parse_args()
     try:
@@ -278,35 +278,39 @@ def main() -> None:
         return
     wanted = [each for each in CONTESTANTS if any(part in each.name for part in args.only.split(","))]
     turns: dict[str, list[Turn]] = {}
+    modes: dict[str, str] = {}
     told: list[str] = []
-    for who in wanted:
-        with Witness() as witness, Rehearsal(respond=respond, parent=Path(tempfile.gettempdir())) as kit:
+    try:
+        for who in wanted:
+            began = time.monotonic()
             try:
-                contest = Contest(who, cli, kit, witness)
+                name, turns[name], broke = held(who, cli, plan(args.turns, args.slow))
             except (MissingError, OSError) as reason:
                 told.append(f"{who.name}: skipped: {reason}")
                 continue
-            try:
-                contest.run(plan(args.turns, args.slow))
-            finally:
-                contest.end()
-                shutil.rmtree(kit.root / "x", ignore_errors=True)
-        name = f"{who.name} {contest.version}" if who.package else who.name
-        turns[name] = contest.turns[1:]
-        if contest.broke:
-            told.append(f"{who.name}: ended after {len(contest.turns)} turns: {contest.broke}")
-    ours = {mode: percentile(own(turns.get(name, [])), 0.5) for mode, name in OURS.items()}
-    modes = {name: who.mode for who in wanted for name in turns if name.startswith(who.name)}
-    note = "\n".join(
-        [f"Load: {os.getloadavg()[0]:.1f}. Claude Code: {cli_version(cli)}. Early turns have no latency.", *told]
-    )
-    rows = [row(name, modes[name], some, ours.get(modes[name])) for name, some in turns.items()]
-    show("The same turns on the real Claude Code CLI, ms", COLUMNS, rows, note)
-    show(
-        "The same, by kind of turn, ms",
-        BY_KIND,
-        [each for name, some in turns.items() for each in rows_by_kind(name, some)],
-    )
+            modes[name] = who.mode
+            told += [f"{who.name}: {broke}"] if broke else []
+            print(f"- {name}: {len(turns[name])} turns in {time.monotonic() - began:.0f} s", flush=True)
+    finally:  # if it takes too long, those that there are
+        ours = {mode: percentile(own(turns.get(name, [])), 0.5) for mode, name in OURS.items()}
+        note = f"Load: {os.getloadavg()[0]:.1f}. Claude Code: {cli_version(cli)}. Early turns have no latency."
+        rows = [row(name, modes[name], some, ours.get(modes[name])) for name, some in turns.items()]
+        show("The same turns on the real Claude Code CLI, ms", COLUMNS, rows, "\n".join([note, *told]))
+        by_kind = [each for name, some in turns.items() for each in rows_by_kind(name, some)]
+        show("The same, by kind of turn, ms", BY_KIND, by_kind)
+
+
+def held(who: Contestant, cli: str, kinds: list[str]) -> tuple[str, list[Turn], str]:
+    """Its name with its version, its turns but the first, and why it ended before them all if it did."""
+    with Witness() as witness, Rehearsal(respond=respond) as kit:
+        contest = Contest(who, cli, kit, witness)
+        try:
+            contest.run(kinds)
+        finally:
+            contest.end()
+    name = f"{who.name} {contest.version}" if who.package else who.name
+    broke = f"ended after {len(contest.turns)} turns of {len(kinds)}: {contest.broke}" if contest.broke else ""
+    return name, contest.turns[1:], broke
 
 
 def cli_version(cli: str) -> str:
