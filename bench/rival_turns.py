@@ -174,7 +174,10 @@ class Contest:
                 raise BrokenError(self._last_words())
             self._rest += chunk
         line, _, self._rest = self._rest.partition(b"\n")
-        said: dict[str, Any] = json.loads(line)
+        try:
+            said: dict[str, Any] = json.loads(line)
+        except ValueError:
+            raise BrokenError(f"no line of ours: {line[:100]!r}") from None
         return said
 
     def _last_words(self) -> str:

@@ -30,7 +30,7 @@ record = pathlib.Path.home() / ".claude" / "projects" / re.sub(r"[^a-zA-Z0-9]", 
 record.parent.mkdir(parents=True, exist_ok=True)
 
 def ask(prompt):
-    print("a rival talks on its stdout")
+    print("a rival talks on its stdout", flush=True)
     text = answer_of(*turn_of(prompt))
     with record.open("a") as file:
         for entry in (
@@ -82,13 +82,18 @@ def test_each_prompt_is_given_once_the_record_has_the_end_before_it(contest: Any
         ("plain", 3, False, False),
     ]
     for turn in made.turns:
-        assert turn.sent <= turn.prompt_seen < turn.end_seen
+        assert turn.sent <= turn.prompt_seen <= turn.end_seen
         assert (turn.asked, turn.model_ended) == ([], None)  # it asks no model
 
 
 def test_a_rival_that_fails_is_told_with_its_last_words(contest: Any) -> None:
     made = contest('_turns._say({"ready": "1.0"})\nraise SystemExit("no login here")', ["plain"])
     assert (made.turns, made.broke) == ([], "its last words: no login here")
+
+
+def test_a_rival_that_says_something_else_is_stopped(contest: Any) -> None:
+    made = contest('_turns.OUT.write("hello\\n")\n_turns.OUT.flush()\ntime.sleep(600)', ["plain"])
+    assert made.broke == "no line of ours: b'hello'"
 
 
 def test_a_rival_that_is_silent_is_not_waited_for(contest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
