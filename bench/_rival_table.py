@@ -44,8 +44,9 @@ class Turn:
 
     @property
     def more(self) -> bool:
-        """It is, among other things."""
-        return not self.wrong and bare(answer_of(self.kind, self.number)) != bare(self.answer)
+        """It is, among what the model did not say."""
+        whole = begin_of(self.number) + answer_of(self.kind, self.number)
+        return not self.wrong and bare(self.answer) not in (bare(answer_of(self.kind, self.number)), bare(whole))
 
 
 def prompt_of(kind: str, number: int) -> str:

@@ -1,7 +1,7 @@
-"""aimax: the terminal program in tmux, and its stream of the transcript's entries.
+"""aimax: the terminal program in tmux. A turn ends with the first of the two signs that it has for it.
 
-Its documented end of a job needs the model to delete a file; its ``is_working()`` can only be asked after its send has
-returned, 1.2 s later. The stream is the quickest that it has: a turn ends with the entry that says ``end_turn``.
+Its stream of the transcript's entries says ``end_turn`` (it looks each 0.2 s); its ``is_working()`` is asked each 50 ms,
+once its send has returned, which takes 1.2 s. (Its documented end of a job needs the model to delete a file.)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import _turns
 
 SESSION = "bench"
+LOOK_S = 0.05
 NO_PROXY = {"useProxy": False, "forceNoProxy": True}
 
 
@@ -42,7 +43,13 @@ async def main() -> None:
             begun = True
         else:
             await backend.no_pause_current_and_queue_query_at_session({"sessionId": SESSION, "prompt": prompt})
-        return await ended.get()
+        while ended.empty():
+            if not backend.is_working(SESSION):
+                at = time.time()
+                text, streamed = await ended.get()
+                return text, min(at, streamed)
+            await asyncio.sleep(LOOK_S)
+        return ended.get_nowait()
 
     _turns.ready("aimax")
     await _turns.serve_async(ask)

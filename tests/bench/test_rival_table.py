@@ -62,6 +62,12 @@ def test_what_a_screen_does_to_a_text_is_not_wrong(rival_table: Any) -> None:
     assert (turn(rival_table, answer=text + "\n").wrong, turn(rival_table, answer=text + "\n").more) == (False, False)
 
 
+def test_what_came_before_a_pause_is_the_models_text_too(rival_table: Any) -> None:
+    whole = rival_table.begin_of(3) + rival_table.answer_of("pause", 3)
+    assert not turn(rival_table, kind="pause", answer=whole).more
+    assert turn(rival_table, kind="pause", answer="● " + whole).more
+
+
 def test_the_answer_of_another_turn_is_wrong(rival_table: Any) -> None:
     assert turn(rival_table, answer=rival_table.answer_of("plain", 2)).wrong
     assert turn(rival_table, answer=rival_table.begin_of(3)).wrong
