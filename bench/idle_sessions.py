@@ -23,8 +23,8 @@ from _report import QUICK, show
 
 IDLE_S = 3.0 if QUICK else 10.0
 WARM_UP = 20
-SETTLE_S = 2.0
-"""What follows a start or a turn is over then."""
+SETTLE_S = 2.0 if QUICK else 20.0
+"""What follows a turn is over then: two timers of its session fire once, the later some 12 s after it."""
 
 
 def resident_kib() -> float:
