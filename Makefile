@@ -48,7 +48,7 @@ check: setup ## format, lint, types, import contracts
 	@$(BIN)/lint-imports
 
 bench: setup ## measure; prints tables, asserts nothing, and writes bench-results.json (QUICK=1: minutes less)
-	@$(BIN)/python bench/all.py $(if $(QUICK),--quick) --json bench-results.json
+	@LASTWORD_CLI_CACHE="$${LASTWORD_CLI_CACHE:-$(CACHE)}" $(BIN)/python bench/all.py $(if $(QUICK),--quick) --json bench-results.json
 
 SESSIONS ?= 1,10,100,1000
 TURNS ?= 10
