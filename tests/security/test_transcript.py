@@ -228,6 +228,45 @@ def test_broken_bytes_raise_nothing_and_end_nothing(line):
     assert isinstance(facts[1], PromptRecorded)
 
 
+REST = b'{"type":"user","sessionId":"' + NATIVE.encode() + b'","uuid":"torn","message":{"content":"abc'
+
+
+@pytest.mark.contract("C02")
+def test_c02_a_record_that_is_glued_to_the_rest_of_another_is_read():
+    """A CLI that was killed as it wrote, and resumed: its next record stands behind half a line."""
+    reader = oracle()
+    first, rest = started()
+    glued = fed([REST + encoded(first) + encoded(rest)], reader)[0]
+    assert [fact.text for fact in glued if isinstance(fact, PromptRecorded)] == ["p"]
+    assert [(end.status, end.answer) for end in closed(glued)] == [("completed", "a")]
+
+
+@pytest.mark.contract("C04")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"X" * 1000 + REST[:20],
+        REST + json.dumps('{"type":"system","subtype":"turn_duration","parentUuid":"P","uuid":"f"}').encode()[1:-1],
+        REST + b'","more":{"type":"system","subtype":"turn_duration","sessionId":"S","parentUuid":"P","uuid":"f"},',
+        REST + b'{"type":"system","subtype":"turn_duration","sessionId":"another","parentUuid":"P","uuid":"f"}',
+        REST + b'{"type":"system","subtype":"turn_duration","parentUuid":"P","uuid":"f"}',
+    ],
+    ids=["no record", "a text in a string", "a part of a record", "another session's", "nobody's"],
+)
+def test_c04_what_stands_in_an_unreadable_line_and_is_no_record_of_this_session_settles_nothing(line):
+    first, rest = started()
+    reader = oracle()
+    reader.feed("t", encoded(first))
+    line = line.replace(b'"P"', f'"{first[0]["uuid"]}"'.encode()).replace(b'"S"', f'"{NATIVE}"'.encode())
+    facts = reader.feed("t", line + b"\n")
+    assert [type(fact) for fact in facts] == [UnknownRecord]
+    assert [end.status for end in closed(reader.feed("t", encoded(rest)))] == ["completed"]
+
+
+def test_very_many_record_beginnings_in_one_unreadable_line_cost_little():
+    fed([b'{"type":' * 100_000 + b"\n" + b'{"parentUuid":"x","type":{' * 30_000 + b"\n"])
+
+
 def strangers(folder):
     os.mkfifo(folder / "fifo")
     (folder / "folder").mkdir()
