@@ -11,6 +11,7 @@ from kit_system import until
 from lastword import Runtime
 from lastword.actors.core.ids import SessionId, TurnId
 from lastword.actors.core.ports import Batch, Cursor, SessionRow, TurnRow
+from lastword.actors.core.world import Bytes
 from lastword.runtime._edge import Edge
 from lastword.runtime._journal import SqliteJournal
 from lastword.transports.files import LocalFiles
@@ -28,10 +29,15 @@ class Everything:
 
     def __init__(self, world: MemoryWorld) -> None:
         self._world, self._local = world, LocalFiles()
+        self.read_bytes = 0
+        """Of real files."""
 
     def read_from(self, path, offset, max_bytes, inode, device):
-        files = self._world if path.startswith(self._world.root) else self._local
-        return files.read_from(path, offset, max_bytes, inode, device)
+        if path.startswith(self._world.root):
+            return self._world.read_from(path, offset, max_bytes, inode, device)
+        read = self._local.read_from(path, offset, max_bytes, inode, device)
+        self.read_bytes += len(read.data) if isinstance(read, Bytes) else 0
+        return read
 
     def read_small(self, path, max_bytes):
         return (self._world if path.startswith(self._world.root) else self._local).read_small(path, max_bytes)
@@ -100,7 +106,8 @@ def main() -> None:
     prepare(folder, case, offset)
     world = MemoryWorld()
     wakes = Wakes(world)
-    edge = Edge(transport=world, files=Everything(world), wakes=wakes, close=world.close)
+    files = Everything(world)
+    edge = Edge(transport=world, files=files, wakes=wakes, close=world.close)
     with Runtime.open(folder / "warm", edge=edge) as warm:  # modules and pools that any host has are no growth
         warm.session("memory").run("x")
     Path("/proc/self/clear_refs").write_text("5")
@@ -132,6 +139,7 @@ def main() -> None:
                 "attach_s": attach_s,
                 "settled_s": settled_s,
                 "grown_mib": (resident_kib("VmHWM") - before) / 1024,
+                "read_mib": files.read_bytes / 1024 / 1024,
                 "other_turns": len(turns) // 2,
                 "slowest_other_s": max(turns),
                 "status": done.status,

@@ -37,6 +37,7 @@ def judge(measured, case, mib):
     assert measured["attach_s"] < ATTACH_S
     assert measured["grown_mib"] < GROWN_MIB
     assert measured["slowest_other_s"] < OTHER_S
+    assert case != "cursor" or measured["read_mib"] < 1, "reading goes on where it came to"
     assert (measured["status"], measured["answer"]) == ("completed", "the last answer")
     assert measured["turns"] == 1, "history is not told as live"
 
