@@ -17,7 +17,7 @@ from lastword.actors.core.world import Bytes
 from lastword.actors.system.deadletters import REASONS_MAX, DeadLetters
 from lastword.runtime.command.read import read_files
 from lastword.transports.files import read_from, read_small
-from lastword.transports.providers.claude_code_oracle import ClaudeOracle
+from lastword.transports.providers.claude_code_oracle import ANSWER_CHARS_MAX, CUT_MARK, ClaudeOracle
 from volume_kit import NATIVE, encoded, turn_lines
 
 MIB = 1024 * 1024
@@ -139,6 +139,18 @@ def test_one_line_of_very_many_blocks_takes_time_in_proportion():
     assert sum(len(fact.text) for fact in facts if isinstance(fact, AssistantSaid)) < 32 * MIB
 
 
+def test_an_answer_beyond_its_bound_is_cut_there_and_counted():
+    first, rest = started()
+    reader = oracle_after(first)
+    big = {"type": "text", "text": "x" * (ANSWER_CHARS_MAX + 5)}
+    line = {"type": "assistant", "uuid": "big", "sessionId": NATIVE, "parentUuid": first[-1]["uuid"]}
+    facts = reader.feed("t", encoded([line | {"message": {"id": "m", "stop_reason": "end_turn", "content": [big]}}]))
+    facts += reader.feed("t", encoded([rest[-1] | {"parentUuid": "big"}]))
+    (end,) = closed(facts)
+    assert end.answer == "x" * ANSWER_CHARS_MAX + CUT_MARK
+    assert [fact.what for fact in facts if isinstance(fact, UnknownRecord)] == ["text_beyond_bounds"]
+
+
 def oracle_after(lines):
     reader = oracle()
     reader.feed("t", encoded(lines))
@@ -201,6 +213,14 @@ def test_c02_a_doubled_transcript_opens_and_closes_each_turn_once_for_who_reads_
     path.write_bytes(data + data)
     (turn,) = read_files("claude-code", [path])
     assert (turn.status, turn.final_text) == ("completed", "a")
+
+
+@pytest.mark.contract("C02")
+def test_c02_a_prompt_that_stands_there_twice_in_its_turn_opens_it_once():
+    first, rest = started()
+    facts = fed([encoded(first[:1]), encoded(first), encoded(rest)])[0]
+    assert len([fact for fact in facts if isinstance(fact, PromptRecorded)]) == 1
+    assert [(end.status, end.answer) for end in closed(facts)] == [("completed", "a")]
 
 
 @pytest.mark.parametrize(
