@@ -62,7 +62,7 @@ else ifdef VIRTUAL
 else
 	@$(BIN)/python bench/stress_memory.py --sessions $(SESSIONS) --turns $(TURNS)
 	@timeout 1800 $(BIN)/python bench/stress_panes.py --sessions $(PANES) --turns $(TURNS)
-	@$(PYTEST) -m stress tests/stress -s
+	@$(PYTEST) -m stress tests/stress tests/volume -s
 endif
 
 chaos: setup ## long: 500 lives of a host ended by SIGKILL, and an independent checker (at most 20 minutes)

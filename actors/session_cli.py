@@ -14,7 +14,7 @@ from lastword.actors.core import events
 from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing_effects as reports
-from lastword.actors.core.adapter import LaunchRequest, SourceSpec, TypedText, cli_names_itself
+from lastword.actors.core.adapter import ExpectsTurns, LaunchRequest, Oracle, SourceSpec, TypedText, cli_names_itself
 from lastword.actors.core.errors import ProviderError, RejectedError
 from lastword.actors.core.facts import EndpointGoneHint, FileChangedHint
 from lastword.actors.core.ids import MessageId, TurnId
@@ -176,10 +176,18 @@ class Cli:
         adapter, native = session.deps.adapter, session.core.native_session
         *earlier, source = adapter.sources(self._asked(resume=False, epoch=epoch))
         source = self._placed(source)
+        begun = tuple(each for each in session.core.open.values() if each)
+
+        def oracle(offset: int) -> Oracle:
+            made = adapter.oracle(source, native, offset)
+            if begun and isinstance(made, ExpectsTurns):
+                made.expect(begun)
+            return made
+
         return transcript.Follow(
             source=source,
             earlier=tuple(earlier),
-            oracle=lambda offset: adapter.oracle(source, native, offset),
+            oracle=oracle,
             cursor=self._usable_place(source) if session.deps.streams is None else None,  # one process's life is short
             epoch=epoch,
             goes_on=session.deps.streams is not None,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from lastword.transports._guard import guarded
-from lastword.transports.process import Ended
+from lastword.transports.family import Ended
 
 
 class Closing:

@@ -21,7 +21,8 @@ from lastword.actors.core.errors import LastwordError, ProviderError, RejectedEr
 from lastword.actors.core.world import NotWritten, PerhapsWritten, StdioEndpoint, WriteResult, Written
 from lastword.transports._closing import Closing
 from lastword.transports._guard import guarded
-from lastword.transports.process import Ended, ExitWatcher, ProcessId, carriers, end_families, named, pid_start
+from lastword.transports.family import Ended, carriers, end_families, left_alive
+from lastword.transports.process import ExitWatcher, ProcessId, named, pid_start
 from lastword.transports.stream_files import StreamFiles, append_to
 
 MARK = "LASTWORD_CHILD"
@@ -215,7 +216,7 @@ class Children(StreamFiles):
     # --- children ---------------------------------------------------------------------------------------------------
 
     def marks(self, name: str) -> tuple[bytes, ...]:
-        """What the environment of a child's family shows, as :func:`~lastword.transports.process.family` takes it."""
+        """What the environment of a child's family shows, as :func:`~lastword.transports.family.family` takes it."""
         return (f"{MARK}={self.stream(name)}\0".encode(),)
 
     def open(
@@ -389,7 +390,7 @@ class Children(StreamFiles):
             if child.ended is None:
                 left.append(named(child.pid))
             else:
-                left += [named(pid) for pid in child.ended.survivors]
+                left += left_alive(child.ended.survivors, unsure=child.ended.unsure)
         self._exits.close()
         return left
 

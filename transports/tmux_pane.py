@@ -17,7 +17,8 @@ import msgspec
 from lastword.actors.core.errors import LastwordError, RejectedError, TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import PressedKeys, RefusedKeys
 from lastword.transports._closing import Closing
-from lastword.transports.process import Ended, ProcessId, end_families
+from lastword.transports.family import Ended, end_families
+from lastword.transports.process import ProcessId
 from lastword.transports.tmux_control import NO_REPLY, REPLY_TIMEOUT_S, Command, Reply, quote
 
 Pressed = PressedKeys
@@ -217,7 +218,7 @@ class PaneHandle:
     def close(self, grace_s: float, on_done: Callable[[], None] | None = None) -> None:
         """End the CLI and everything it started, then the pane; ``on_done`` when all is over (:attr:`ended`).
 
-        Gently first, hard after ``grace_s`` (:func:`~lastword.transports.process.end_families`). Idempotent: a later
+        Gently first, hard after ``grace_s`` (:func:`~lastword.transports.family.end_families`). Idempotent: a later
         call joins the first. Everything is its session, its descendants, and whoever carries its ``TMUX_PANE``: a
         server that the CLI started and let go of as well. Runs on a thread of its own, bounded by the grace and about
         two seconds.

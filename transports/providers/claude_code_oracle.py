@@ -12,7 +12,7 @@ Source: Claude Code 2.1.332, tests/fixtures/claude_code/2.1.332 (cases and their
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -48,7 +48,6 @@ from lastword.transports.providers.claude_code_records import (
     Position,
     RegistryFile,
     text_of,
-    when,
 )
 from lastword.transports.providers.claude_code_text import unwrap
 from lastword.transports.providers.claude_code_turn import CUT_MARK, NativeTurn, Said
@@ -65,8 +64,23 @@ SYNTHETIC = "<synthetic>"
 
 _OBJECT = ord("{")
 _LINE = decoding.Decoder(Line)
+_STARTS = (b'{"parentUuid":', b'{"type":')
+"""How a record begins."""
+GLUED_BYTES_MAX = 1024 * 1024
+GLUED_TRIES = 16
+"""Of one unreadable line: how long it may be, and at how many places a record is looked for that was glued to it."""
 _REGISTRY = decoding.Decoder(RegistryFile)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
+
+
+def _evidence(source: str, offset: int, line: Line) -> Evidence:
+    at = when(line.timestamp) if line.timestamp else None
+    return Evidence(source=source, offset=offset, native_id=line.uuid or "", native_at=at)
+
+
+def _superseded(turn: NativeTurn, evidence: Evidence) -> TurnClosed:
+    error = TurnError(kind="superseded", message="a later turn began without this one's end")
+    return TurnClosed(native_turn=turn.native, status="lost", evidence=evidence, error=error)
 
 
 class ClaudeOracle:
@@ -90,6 +104,7 @@ class ClaudeOracle:
         self._version = ""
         self._idle = False
         self._facts: list[Fact] = []
+        self._expected: frozenset[str] = frozenset()
         self._handlers: dict[str, Callable[[Line, Evidence], None]] = {
             "user": self._user,
             "assistant": self._assistant,
@@ -108,6 +123,10 @@ class ClaudeOracle:
             and self._bash is None
             and not self._framer.tail_bytes
         )
+
+    def expect(self, native_turns: Collection[str]) -> None:
+        """As :class:`~lastword.actors.core.adapter.ExpectsTurns`: by the uuids of their prompts."""
+        self._expected = frozenset(native_turns)
 
     def feed(self, source: str, chunk: bytes) -> list[Fact]:
         """Turn the next transcript bytes into facts, in file order; each ``offset`` is that of its line.
@@ -130,20 +149,36 @@ class ClaudeOracle:
         text = framed.data.strip()
         if not text:
             return
+        evidence = Evidence(source=source, offset=framed.offset)
         if text[0] != _OBJECT:
-            self._unknown("unreadable", Evidence(source=source, offset=framed.offset))
+            self._torn(framed, evidence)
             return
         try:
             line = _LINE.decode(framed.data)
-            evidence = Evidence(
-                source=source,
-                offset=framed.offset,
-                native_id=line.uuid or "",
-                native_at=when(line.timestamp) if line.timestamp else None,
-            )
-            self._line(line, evidence)
+            self._line(line, _evidence(source, framed.offset, line))
         except _UNREADABLE:
-            self._unknown("unreadable", Evidence(source=source, offset=framed.offset))
+            self._torn(framed, evidence)
+
+    def _torn(self, framed: Framed, evidence: Evidence) -> None:
+        """No record; but one may stand behind the rest of another: the CLI ended, or its file was cut, within a line,
+        and what it wrote next is glued to that. A string holds no bare quote, so no text can pass for one.
+        """
+        self._unknown("unreadable", evidence)
+        data, tries = framed.data, 0
+        if len(data) > GLUED_BYTES_MAX:
+            return
+        for start in _STARTS:
+            at = data.find(start, 1)
+            while at >= 0 and tries < GLUED_TRIES:
+                tries += 1
+                try:
+                    line = _LINE.decode(data[at:])
+                except _UNREADABLE:
+                    at = data.find(start, at + 1)
+                    continue
+                if line.session_id is not None and line.session_id == self._native_session:
+                    self._line(line, _evidence(evidence.source, framed.offset + at, line))
+                return
 
     def feed_snapshot(self, source: str, data: bytes) -> list[Fact]:  # noqa: ARG002 - one registry a process
         """The CLI's registry of its process. An unreadable one (half written) says nothing."""
@@ -208,6 +243,8 @@ class ClaudeOracle:
                 self._version = version
                 self._facts.append(CliVersionSeen(version=version))
         handler = self._handlers.get(line.type)
+        if line.parent_uuid in self._expected:
+            self._resume(line, evidence)
         if handler is not None:
             if line.entrypoint:
                 self._sdk = line.entrypoint.startswith("sdk")
@@ -228,6 +265,18 @@ class ClaudeOracle:
         if any(line.parent_uuid in uuids for uuids in self._closed if line.parent_uuid is not None):
             return  # hangs on an earlier turn
         turn.own(line.uuid)
+
+    def _resume(self, line: Line, evidence: Evidence) -> None:
+        """Go on with a turn that is expected, whose prompt is not in the record any more: with the first record that
+        hangs on that prompt. Of one that was open before it the end is not there either.
+        """
+        root, before = line.parent_uuid, self._turn
+        if root is None or line.uuid is None or self._in_closed(root) or (before and root in before.uuids):
+            return
+        if before is not None:
+            self._close(before, _superseded(before, evidence))
+        self._turn = NativeTurn(root, None, line.turn_position)
+        self._turn.own(root)
 
     # --- user lines ---------------------------------------------------------------------------------------------------
 
@@ -332,9 +381,7 @@ class ClaudeOracle:
         elif turn.said is not None and turn.said.final and not turn.tools:
             self._complete(turn, turn.said.evidence or evidence, 0)  # a version or mode without turn_duration
         else:
-            error = TurnError(kind="superseded", message="a later turn began without this one's end")
-            closed = TurnClosed(native_turn=turn.native, status="lost", evidence=evidence, error=error)
-            self._close(turn, closed)
+            self._close(turn, _superseded(turn, evidence))
 
     def _meta(self, line: Line, text: str, evidence: Evidence) -> None:
         self._flush_said()
@@ -550,6 +597,7 @@ class ClaudeOracle:
         )
 
     def _close(self, turn: NativeTurn, closed: TurnClosed) -> None:
+        self._expected -= {turn.native}
         overlapped = self._overlapped
         if overlapped is not None:
             self._overlapped = None
