@@ -28,7 +28,7 @@ from lastword.actors.core.events import CompletionReached, Draft, Event, EventBo
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Batch, Cursor, Lines, MessageRow, Recorded, SessionRow, TurnRow
-from lastword.runtime._journal_file import Durability, Identity, JournalFile, corrupt, translated
+from lastword.runtime._journal_file import Durability, Identity, JournalFile, Stamp, corrupt, translated
 
 READERS_MAX: Final = 4
 """Connections that read at the same time; a further reader waits for one."""
@@ -109,6 +109,7 @@ class SqliteJournal:
         self._write_lock = threading.Lock()
         self._db: sqlite3.Connection | None = None if file.readonly else file.connect_writer()
         self._identity = self._begin_log(self._db) if self._db is not None else ()
+        self._stamp: Stamp | None = None
         self._failing = False
         self._began_mono_s: float | None = None
         self._last_seq: dict[SessionId, int] = {}
@@ -184,7 +185,9 @@ class SqliteJournal:
 
     def _writer(self) -> sqlite3.Connection:
         """The connection, on the file that stands at the path: a commit into a deleted file would be no promise."""
-        db = self._db
+        db, stamp = self._db, self._file.stamp()
+        if db is not None and stamp is not None and stamp == self._stamp:
+            return db  # nothing in the folder was made, renamed or deleted since it was looked through
         self._file.keep_lock()
         if db is not None and self._file.identity() != self._identity:
             self._file.restore(db, self._identity)
@@ -196,6 +199,7 @@ class SqliteJournal:
             db = self._file.connect_writer()
             self._identity = self._begin_log(db)
             self._db = db
+        self._stamp = stamp
         return db
 
     def _begin_log(self, db: sqlite3.Connection) -> Identity:
