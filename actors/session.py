@@ -168,7 +168,15 @@ class SessionActor(Actor):
     # --- dispatch ---------------------------------------------------------------------------------------------------
 
     def receive(self, message: SessionCommand) -> Any:
-        match message:
+        match message:  # what every turn brings comes first
+            case Committed():
+                self._committed(message)
+            case transcript.FactsRead():
+                self._facts(message)
+            case mouth.Opened() | mouth.OpenFailed() | mouth.Said() | mouth.Gone() | mouth.Closed():
+                self.cli.heard(message)
+            case turn.TurnFinished():
+                self._turn_finished(message)
             case Submit():
                 self.admission.submit(message)
             case Control():
@@ -196,18 +204,15 @@ class SessionActor(Actor):
             case SwitchTo():
                 self.admission.switch(message)
             case Start():
+                self.core.remembers_all = True  # it begins here
                 self.cli.launch(message.reason)
             case Rehydrate():
                 rehydrate(self, message)
-            case Committed():
-                self._committed(message)
             case CommitFailed():
                 self.record.failed(message)
                 self.admission.commit_failed(message)
             case Retry():
                 self.record.again(message)
-            case turn.TurnFinished():
-                self._turn_finished(message)
             case turn.WithdrawMessage():
                 self._withdraw(message)
             case turn.InterruptTurn():
@@ -221,12 +226,8 @@ class SessionActor(Actor):
                 self._looked(message)
             case transcript.RecordUnread():
                 self.stalls.unread(message.path, message.reason)
-            case transcript.FactsRead():
-                self._facts(message)
             case transcript.CaughtUp():
                 self._caught_up(message)
-            case mouth.Opened() | mouth.OpenFailed() | mouth.Said() | mouth.Gone() | mouth.Closed():
-                self.cli.heard(message)
             case ChildFailed():
                 self._child_failed(message)
             case _:
