@@ -164,6 +164,8 @@ class TurnActor(Actor):
         turn_id, session = self._turn.turn_id, self.parent
         assert session is not None
         match effect:
+            case core.CancelTimer():
+                self.cancel_timer(effect.name)
             case core.Withdraw():
                 session.tell(WithdrawMessage(turn_id=turn_id, message_id=effect.message_id))
             case core.PressInterrupt():
@@ -174,8 +176,6 @@ class TurnActor(Actor):
                 session.tell(LookAgain(turn_id=turn_id))
             case core.SetTimer():
                 self.after(effect.delay_s, TurnTimer(turn_id=turn_id, name=effect.name), key=effect.name)
-            case core.CancelTimer():
-                self.cancel_timer(effect.name)
             case core.RecordLate():
                 self.system.dead_letters.record(effect.what, self.ref.name, effect)
             case core.Finish():
