@@ -244,7 +244,7 @@ class Numbers:
         known.last_event, known.last_at = event.type, event.at
         match body:
             case events.AssistantMessage() | events.MessageSubmitted() | events.ToolStarted() | events.ToolFinished():
-                pass  # as of the rest, only that it came
+                return  # as of the rest, only that it came
             case events.MessageAccepted():
                 if event.turn_id is not None:
                     known.turns.setdefault(event.turn_id, event.at)
