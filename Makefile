@@ -54,9 +54,11 @@ SESSIONS ?= 1,10,100,1000
 TURNS ?= 10
 PANES ?= 1,10
 
-stress: setup ## long, into stress-report/: in-process sessions (SESSIONS=1,10,…), real panes with faults (PANES=1,10,…), TURNS=… of each; SOAK=20m: only that, flat or not
+stress: setup ## long, into stress-report/: in-process sessions (SESSIONS=1,10,…), real panes with faults (PANES=1,10,…), TURNS=… of each; SOAK=20m or VIRTUAL=8h: only that, flat or not
 ifdef SOAK
 	@$(BIN)/python bench/stress_soak.py $(SOAK)
+else ifdef VIRTUAL
+	@$(BIN)/python bench/stress_virtual.py $(VIRTUAL)
 else
 	@$(BIN)/python bench/stress_memory.py --sessions $(SESSIONS) --turns $(TURNS)
 	@timeout 1800 $(BIN)/python bench/stress_panes.py --sessions $(PANES) --turns $(TURNS)

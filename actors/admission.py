@@ -20,7 +20,7 @@ from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_mess
 from lastword.actors.core.ports import MessageRow, TurnRow
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.replies import fail, resolve
-from lastword.actors.session_commands import MessageDeadline, Submit, SwitchTo
+from lastword.actors.session_commands import Control, MessageDeadline, Submit, SwitchTo
 from lastword.actors.session_messages import undelivered
 from lastword.actors.system.tracing import Bound
 
@@ -50,7 +50,7 @@ class Admission:
     def __init__(self, session: SessionActor) -> None:
         self._session = session
         self._accepting: dict[int, Accepting] = {}
-        self._parked: list[Submit | SwitchTo] = []
+        self._parked: list[Submit | SwitchTo | Control] = []
         self._parked_by: dict[int, int] = {}
         """Where it is traced: which hop brought those."""
         self._twins: dict[MessageId, list[Submit]] = {}
@@ -74,12 +74,10 @@ class Admission:
                 return
         limits = session.deps.limits
         if self._parked or session.switching.active or self._settled_on_record():
-            if len(self._parked) >= limits.calls_max:
-                self._refuse(submit, overloaded(f"{limits.calls_max} messages wait for the end of the turn before"))
-            else:
-                self._parked.append(submit)  # the host heard of the completion before we did: it is as good as idle
-                if session.system.tracer is not None:
-                    self._parked_by.setdefault(id(submit), session.in_hand()[1])
+            if (full := self._park(submit)) is not None:
+                self._refuse(submit, full)
+            elif session.system.tracer is not None:
+                self._parked_by.setdefault(id(submit), session.in_hand()[1])
             return
         provider = session.record.row.provider
         if not submit.text.strip():
@@ -106,21 +104,40 @@ class Admission:
         if session.closing:
             fail(switch.reply, RejectedError("session_closed", "the session is closed"))
         elif not session.switching.active and (self._parked or self._settled_on_record()):
-            self._parked.append(switch)
+            if (full := self._park(switch)) is not None:
+                fail(switch.reply, full)
         elif session.switching.active or self._accepting or not session.core.idle or session.controls.busy:
             reason = "a turn is being delivered or is active: the provider is changed between turns"
             fail(switch.reply, RejectedError("busy", reason, provider=session.record.row.provider))
         else:
             session.switching.begin(switch)
 
+    def park(self, command: Control) -> bool:
+        """Whether it waits here, and is taken again, because the host heard of the completion before we did."""
+        if self._session.switching.active or not (self._parked or self._settled_on_record()):
+            return False
+        if (full := self._park(command)) is not None:
+            fail(command.reply, full)
+        return True
+
+    def _park(self, waiting: Submit | SwitchTo | Control) -> RejectedError | None:
+        """It came a moment too early: the session is as good as idle. The error where too many did."""
+        if len(self._parked) >= (calls_max := self._session.deps.limits.calls_max):
+            return overloaded(f"{calls_max} messages wait for the end of the turn before")
+        self._parked.append(waiting)
+        return None
+
     def unpark(self) -> None:
         """A turn is over, or the provider was changed: those that came a moment too early."""
         parked, self._parked = self._parked, []
         for waiting in parked:
-            if isinstance(waiting, SwitchTo):
-                self.switch(waiting)
-            else:
-                self.submit(waiting)
+            match waiting:
+                case SwitchTo():
+                    self.switch(waiting)
+                case Control():
+                    self._session.controls.take(waiting)
+                case _:
+                    self.submit(waiting)
         for gone in self._parked_by.keys() - {id(waiting) for waiting in self._parked}:
             del self._parked_by[gone]  # the next one may have the same id
 
@@ -135,7 +152,7 @@ class Admission:
         """The session ends: whoever still waits at its door is told."""
         twins = [submit for waiting in self._twins.values() for submit in waiting]
         for waiting in [*self._parked, *twins, *(accepting.submit for accepting in self._accepting.values())]:
-            if isinstance(waiting, SwitchTo):
+            if isinstance(waiting, SwitchTo | Control):
                 fail(waiting.reply, error)
             else:
                 self._refuse(waiting, error)
@@ -146,8 +163,12 @@ class Admission:
         owned = all(pending.turn_id in core.open for pending in core.pending.values())
         if not owned or not core.open or self._accepting:
             return False  # a message that no turn owns still waits, whatever has ended
+        return all(self.on_record(turn_id) for turn_id in core.open)
+
+    def on_record(self, turn_id: TurnId) -> bool:
+        """Whether its completion is: the host may know it before we do. False while the journal cannot be read."""
         try:
-            return all(self._session.deps.reader.completion(turn_id) is not None for turn_id in core.open)
+            return self._session.deps.reader.completion(turn_id) is not None
         except JournalError:
             return False
 

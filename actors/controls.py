@@ -88,8 +88,9 @@ class Controls:
 
     def _interrupt(self, control: Control, interrupt: Interrupt) -> None:
         session = self._session
-        wanted = interrupt.turn_id or session.core.interrupted_turn()
-        if wanted is None or wanted not in session.turns or session.core.settling(wanted):
+        running = (turn_id for turn_id in session.core.interruptible() if not session.admission.on_record(turn_id))
+        wanted = next((turn_id for turn_id in running if interrupt.turn_id in (None, turn_id)), None)
+        if wanted is None or wanted not in session.turns:
             resolve(control.reply, self._applied(None, applied=False))
             return
         session.turns.tell(wanted, turn_core.Cancel())
@@ -125,6 +126,8 @@ class Controls:
             fail(control.reply, RejectedError("dialog_open", reason, remedy=remedy, provider=provider))
             return
         if not session.core.idle:
+            if session.admission.park(control):
+                return
             fail(control.reply, RejectedError("busy", "a turn is being delivered or is active"))
             return
         if session.cli.state == "gone":

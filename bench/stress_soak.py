@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import sys
 import tempfile
 import time
@@ -18,8 +17,9 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+from _flat import COLUMNS, Sample, sample, verdict
 from _report import percentile, show
-from stress_memory import NOT_THE_END, answer_to, descriptors
+from stress_memory import NOT_THE_END, answer_to
 
 from lastword import AsyncRuntime
 from lastword.runtime.testing.memory import memory_edge
@@ -28,16 +28,8 @@ from lastword.transports.memory import MemoryWorld
 TURNS_EACH = 20
 SAMPLE_S = 2.0
 TURN_S = 60.0
-WARM_SHARE = 0.2
 LATEST = 20_000
 """Latencies that are kept, in room taken at the start: the soak must not grow by itself."""
-BOUNDS = {
-    "RSS MiB": (3.0, 50 / 2**20),
-    "blocks": (4_000.0, 0.2),
-    "threads": (2.0, 0.0),
-    "descriptors": (2.0, 0.0),
-}
-"""How much more is flat, from the line's first to its last point: so many, and so many more for each turn between."""
 
 
 def seconds(text: str) -> float:
@@ -45,28 +37,12 @@ def seconds(text: str) -> float:
     return float(text[:-1]) * units[text[-1]] if text[-1] in units else float(text)
 
 
-def status(name: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith(name)))
-
-
-def rise(points: list[tuple[float, float]]) -> float:
-    """How much more the line through the points has at its end than at its beginning."""
-    n = len(points)
-    x_mean, y_mean = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
-    spread = sum((x - x_mean) ** 2 for x, _ in points)
-    slope = sum((x - x_mean) * (y - y_mean) for x, y in points) / spread if spread else 0.0
-    return slope * (points[-1][0] - points[0][0])
-
-
-async def soak(
-    folder: Path, wanted_s: float, sessions: int, rate: float
-) -> tuple[list[list[float]], list[float], int, int]:
+async def soak(folder: Path, wanted_s: float, sessions: int, rate: float) -> tuple[list[Sample], list[float], int, int]:
     world = MemoryWorld(respond=answer_to)
     world.on_turn = lambda cli, _: cli.say(NOT_THE_END)
     spent = array("d", bytes(8 * LATEST))
     turns = 0
-    samples: list[list[float]] = []
+    samples: list[Sample] = []
     wrong = 0
     began = time.monotonic()
     async with AsyncRuntime.open(folder, edge=memory_edge(world), durability="process") as runtime:
@@ -95,14 +71,9 @@ async def soak(
         while not jobs.done():
             await asyncio.wait({jobs}, timeout=SAMPLE_S)
             now = time.monotonic() - began
-            gc.collect()  # or what waits for the collector is counted as kept
-            memory = [status("VmRSS:") / 1024, sys.getallocatedblocks()]
-            samples.append([now, turns, *memory, status("Threads:"), descriptors()])
-            print(
-                f"  {now:5.0f} s, {turns} turns, RSS {memory[0]:.1f} MiB, {memory[1]} blocks",
-                file=sys.stderr,
-                flush=True,
-            )
+            samples.append(sample(now, turns))
+            _, _, rss, blocks, _, _ = samples[-1]
+            print(f"  {now:5.0f} s, {turns} turns, RSS {rss:.1f} MiB, {blocks} blocks", file=sys.stderr, flush=True)
         await jobs
     return samples, list(spent[:turns]), turns, wrong
 
@@ -115,20 +86,11 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lastword-soak-") as name:
         samples, spent, turns, wrong = asyncio.run(soak(Path(name), args.length, args.sessions, args.rate))
-    steady = [sample for sample in samples if args.length * WARM_SHARE <= sample[0] <= args.length]
-    if len(steady) < 5:
-        print("too short to lay a line through")
-        return 1
-    rows, bad = [], wrong > 0
-    for place, (what, (allowed, a_turn)) in enumerate(BOUNDS.items(), start=2):
-        points = [(sample[0], sample[place]) for sample in steady]
-        more, bound = rise(points), allowed + a_turn * (steady[-1][1] - steady[0][1])
-        bad = bad or more > bound
-        rows.append([what, points[0][1], points[-1][1], more, bound, "flat" if more <= bound else "GROWS"])
+    rows, flat = verdict(samples, args.length)
     tail = ", ".join(f"p{share * 100:g} {percentile(spent, share):.1f} ms" for share in (0.5, 0.99))
     note = f"{args.length:g} s, {args.sessions} sessions, {turns} turns, {wrong} wrong, {tail}."
-    show("Soak", ["what", "first", "last", "rise of the line", "bound", ""], rows, note)
-    return int(bad)
+    show("Soak", COLUMNS, rows, note)
+    return int(wrong > 0 or not flat)
 
 
 if __name__ == "__main__":

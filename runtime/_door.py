@@ -33,7 +33,7 @@ from lastword.actors.core.errors import (
 )
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.snapshot import Snapshot
-from lastword.runtime._top import Top
+from lastword.runtime._top import Look, Top
 from lastword.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ class GetMetrics(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag=
 
 
 class GetTop(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="top"):
-    """The sessions that want a look first, at most so many ``lines``, and figures of all."""
+    """Some of its sessions, and figures of all."""
 
-    lines: int
+    look: Look
 
 
 SessionRequest: TypeAlias = Send | InterruptTurn | AnswerDialog | GetSnapshot
@@ -143,7 +143,7 @@ class Door:
         find: Callable[[str], Session],
         *,
         metrics: Callable[[], Metrics] | None = None,
-        top: Callable[[int], Top] | None = None,
+        top: Callable[[Look], Top] | None = None,
         request_wait_s: float = REQUEST_WAIT_S,
     ) -> None:
         self.path = folder / SOCKET_NAME
@@ -263,7 +263,7 @@ class Door:
             case GetMetrics():
                 return Response(ok=True, metrics=_there(self._metrics)())
             case GetTop():
-                return Response(ok=True, top=_there(self._top)(request.lines))
+                return Response(ok=True, top=_there(self._top)(request.look))
             case _:
                 return self._ask_session(request)
 

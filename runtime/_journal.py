@@ -152,6 +152,12 @@ class SqliteJournal:
         return self._failing or (began_mono_s is not None and time.monotonic() - began_mono_s >= HANGS_S)
 
     @property
+    def under_way_s(self) -> float:
+        """How long the transaction under way has taken so far; 0 where there is none. From any thread."""
+        began_mono_s = self._began_mono_s
+        return 0.0 if began_mono_s is None else max(0.0, time.monotonic() - began_mono_s)
+
+    @property
     def writing(self) -> bool:
         """Whether a transaction is under way. From any thread."""
         return self._began_mono_s is not None

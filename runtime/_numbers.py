@@ -12,6 +12,7 @@ Two locks, both for a moment: one of the records, one of the deliveries, which a
 from __future__ import annotations
 
 import threading
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,13 +26,17 @@ from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion, Status
 from lastword.actors.core.ports import MessageRow, SessionRow, TurnRow
 from lastword.actors.core.snapshot import SessionState
-from lastword.runtime._top import TopLine
+from lastword.runtime._top import RECENT_MAX, Look, TopLine, percentiles, place_of, window
 from lastword.runtime.metrics import BOUNDS_S, Boundary, Completions, Histogram
 
 TOLD_MAX: Final = 4096
 """Turns whose delivery is remembered, so that a second subscriber's is not measured as well."""
 
 LIVE_STATES: Final[tuple[SessionState, ...]] = tuple(state for state in get_args(SessionState) if state != "closed")
+
+
+RATE_S: Final = 10
+"""Over so many whole seconds completions a second are told."""
 
 
 class Tap(Protocol):
@@ -58,20 +63,38 @@ class _Known(msgspec.Struct, kw_only=True):
     turns: dict[TurnId, float] = {}
     waiting: set[MessageId] = set()
     dialogs: set[str] = set()
+    state: SessionState = "starting"
+    state_at: float | None = None
     last_event: str = ""
     last_at: float | None = None
+    settled: int = 0
     last_status: Status | None = None
     last_commit_s: float | None = None
+    recent: array[float] = msgspec.field(default_factory=lambda: array("d"))
+    """The latest latencies of commit, the place of the oldest being overwritten."""
+    measured: int = 0
 
-    @property
-    def state(self) -> SessionState:
+    def moved(self, at: float | None) -> None:
+        """Something of it changed at that moment: its state may be another one."""
+        state: SessionState
         if self.dialogs:
-            return "awaiting_user"
-        if self.cli == "gone":
-            return "gone"
-        if self.turns or self.waiting:
-            return "busy"
-        return "idle" if self.cli == "runs" else "starting"
+            state = "awaiting_user"
+        elif self.cli == "gone":
+            state = "gone"
+        elif self.turns or self.waiting:
+            state = "busy"
+        else:
+            state = "idle" if self.cli == "runs" else "starting"
+        if state != self.state or self.state_at is None:
+            self.state, self.state_at = state, at
+
+    def took(self, seconds: float) -> None:
+        """So long its last turn took to be committed."""
+        if len(self.recent) < RECENT_MAX:
+            self.recent.append(seconds)
+        else:
+            self.recent[self.measured % RECENT_MAX] = seconds
+        self.measured += 1
 
 
 class _Measured:
@@ -87,6 +110,29 @@ class _Measured:
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_s += seconds
+
+
+class _Rate:
+    """How often something happened in each of the last seconds. Not thread-safe."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = [-1] * (RATE_S + 1)
+        self.counts = [0] * (RATE_S + 1)
+
+    def add(self, at: float) -> None:
+        second = int(at)
+        place = second % len(self.seconds)
+        if self.seconds[place] != second:
+            self.seconds[place], self.counts[place] = second, 0
+        self.counts[place] += 1
+
+    def per_s(self, now: float, since: float) -> float:
+        """Over the whole seconds before this one, :data:`RATE_S` at most."""
+        over = max(1, min(RATE_S, int(now - since)))
+        last = int(now)
+        return sum(c for s, c in zip(self.seconds, self.counts, strict=True) if last - over <= s < last) / over
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +162,7 @@ class Numbers:
         self._completions: Counter[tuple[str, Status]] = Counter()
         self._closed = 0
         self._violations = 0
+        self._rate = _Rate()
         self._measured: dict[tuple[Boundary, str], _Measured] = {}
         self._told_lock = threading.Lock()
         self._told: dict[TurnId, None] = {}
@@ -131,7 +178,7 @@ class Numbers:
         with self._lock:
             if row.session_id not in self._known:
                 self._known[row.session_id] = _Known(
-                    session_id=row.session_id, provider=row.provider, transport=row.transport, cli="gone"
+                    session_id=row.session_id, provider=row.provider, transport=row.transport, cli="gone", state="gone"
                 )
 
     def taken_over(
@@ -159,6 +206,7 @@ class Numbers:
                 known.last_event, known.last_at = last.type, last.at
             if last_completion is not None:
                 self._settled(known, last_completion)
+            known.moved(min(known.turns.values(), default=known.last_at))
 
     def committed(self, told: Sequence[Event]) -> None:
         """These were committed, in this order."""
@@ -225,10 +273,37 @@ class Numbers:
             invariant_violations=violations,
         )
 
-    def lines(self, now: float, mailboxes: Mapping[str, int]) -> list[TopLine]:
-        """Every open session. ``mailboxes``: messages queued at its actors, by session."""
+    def turns_per_s(self, now: float) -> float:
+        """Completions a second over the last :data:`RATE_S` seconds."""
         with self._lock:
-            return [_line(known, now, mailboxes.get(known.session_id, 0)) for known in self._known.values()]
+            return self._rate.per_s(now, self.since)
+
+    def lines(self, now: float, mailboxes: Mapping[str, int], look: Look) -> tuple[int, tuple[TopLine, ...]]:
+        """The open sessions that are asked for, and how many come before them. ``mailboxes``: messages queued at a
+        session's actors. The fold is held up for the lines alone: the order is found without the lock, each session at
+        a moment of its own.
+        """
+        with self._lock:
+            known = list(self._known.values())
+        places = [
+            (
+                place_of(
+                    look.sort,
+                    each.session_id,
+                    each.state,
+                    open_work=bool(each.turns or each.waiting),
+                    state_at=each.state_at,
+                    last_at=each.last_at,
+                    last_commit_s=each.last_commit_s,
+                ),
+                number,
+            )
+            for number, each in enumerate(known)
+        ]
+        offset, chosen = window(places, look)
+        with self._lock:
+            lines = [(_line(each := known[number], now, mailboxes), each.recent[:]) for number in chosen]
+        return offset, tuple(_measured_line(line, recent) for line, recent in lines)
 
     # --- the fold -----------------------------------------------------------------------------------------------------
 
@@ -279,7 +354,8 @@ class Numbers:
                 del self._known[event.session_id]
                 self._closed += 1
             case _:
-                pass  # nothing is counted of it but that it came
+                return  # nothing is counted of it but that it came
+        known.moved(event.at)
 
     def _completed(self, known: _Known, completion: Completion) -> None:
         known.turns.pop(completion.turn_id, None)
@@ -287,7 +363,12 @@ class Numbers:
         if completion.message_id is not None:
             known.waiting.discard(completion.message_id)
         self._settled(known, completion)
+        known.settled += 1
+        if known.last_commit_s is not None:
+            known.took(known.last_commit_s)
         self._completions[completion.provider, completion.status] += 1
+        if completion.times.committed_at is not None:
+            self._rate.add(completion.times.committed_at)
         for boundary, seconds in waits(completion):
             key = (boundary, completion.provider)
             measured = self._measured.get(key)
@@ -316,20 +397,29 @@ def _histogram(boundary: Boundary, provider: str, grown: _Measured) -> Histogram
     return Histogram(boundary=boundary, provider=provider, counts=tuple(grown.counts), sum_s=grown.sum_s)
 
 
-def _line(known: _Known, now: float, mailbox: int) -> TopLine:
+def _line(known: _Known, now: float, mailboxes: Mapping[str, int]) -> TopLine:
     turn_id, since = min(known.turns.items(), key=lambda item: item[1], default=(None, None))
     return TopLine(
         session_id=known.session_id,
         provider=known.provider,
         transport=known.transport,
         state=known.state,
+        state_age_s=None if known.state_at is None else max(0.0, now - known.state_at),
         open_turns=len(known.turns),
         turn_id=turn_id,
         turn_age_s=None if since is None else max(0.0, now - since),
         waiting=len(known.waiting),
         last_event=known.last_event,
         last_event_age_s=None if known.last_at is None else max(0.0, now - known.last_at),
-        mailbox=mailbox,
+        mailbox=mailboxes.get(known.session_id, 0),
+        turns=known.settled,
         last_status=known.last_status,
         last_commit_s=known.last_commit_s,
     )
+
+
+def _measured_line(line: TopLine, recent: Sequence[float]) -> TopLine:
+    found = percentiles(recent)
+    if found is None:
+        return line
+    return msgspec.structs.replace(line, commit_p50_s=found[0], commit_p99_s=found[1])

@@ -5,12 +5,14 @@ Nothing is asked of an actor or of a file; each figure is of its own moment, mic
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 
 from lastword.actors.group_commit import CommitStats
 from lastword.actors.system.system import ActorSystem, Depth
+from lastword.runtime._journal import SqliteJournal
 from lastword.runtime._numbers import Numbers
-from lastword.runtime._top import Top, first
+from lastword.runtime._top import Look, Top
 from lastword.runtime.metrics import JournalNumbers, Mailboxes, Metrics
 
 LATE_TERMINAL = "late_terminal"
@@ -45,24 +47,31 @@ def metrics_of(numbers: Numbers, system: ActorSystem, commits: CommitStats, behi
     )
 
 
-def top_of(numbers: Numbers, system: ActorSystem, lines: int) -> Top:
-    """The ``lines`` sessions that want a look first, and figures of all."""
+def top_of(numbers: Numbers, system: ActorSystem, journal: SqliteJournal, behind: int, look: Look) -> Top:
+    """The sessions that are asked for, and figures of all."""
     now = system.clock.wall()
     queued: dict[str, int] = defaultdict(int)
-    for depth in system.depths():
-        if depth.waiting:
-            queued[depth.name.partition("/")[0]] += depth.waiting  # a session's children are named under it
+    for depth in system.depths(waiting=True):
+        queued[depth.name.partition("/")[0]] += depth.waiting  # a session's children are named under it
     counts = numbers.counts()
+    offset, lines = numbers.lines(now, queued, look)
     return Top(
         at=now,
+        since=numbers.since,
         live=True,
+        pid=os.getpid(),
         sessions=counts.sessions,
         open_turns=counts.open_turns,
         waiting=counts.waiting,
         completions=sum(each.count for each in counts.completions),
+        turns_per_s=numbers.turns_per_s(now),
         dead_letters=sum(system.dead_letters.counts().values()),
         invariant_violations=counts.invariant_violations,
-        lines=first(numbers.lines(now, queued), lines),
+        journal_behind=behind,
+        journal_wait_s=journal.under_way_s,
+        journal_failing=journal.failing,
+        offset=offset,
+        lines=lines,
     )
 
 

@@ -50,7 +50,7 @@ from lastword.runtime._numbers import Numbers
 from lastword.runtime._policy import PolicyDesk, check_policy
 from lastword.runtime._readings import metrics_of, top_of
 from lastword.runtime._session import AsyncSession, Session
-from lastword.runtime._top import Top
+from lastword.runtime._top import Look, Top
 from lastword.runtime.metrics import Metrics
 from lastword.transports.providers import ADAPTERS
 
@@ -489,9 +489,9 @@ class Runtime:
         self._hub.publish(told)
         self._numbers.committed(told)
 
-    def _top(self, lines: int) -> Top:
+    def _top(self, look: Look) -> Top:
         """What ``lastword top`` shows."""
-        return top_of(self._numbers, self._system, lines)
+        return top_of(self._numbers, self._system, self._journal, self._behind(), look)
 
     def _commits_were_left(self, count: int) -> None:
         self._commits_left = count

@@ -278,10 +278,12 @@ class SessionCore:
 
     def interrupted_turn(self) -> TurnId | None:
         """Which turn an interrupt means: the one that runs, else the one that is being delivered."""
-        for turn_id, native in self.open.items():
-            if native and turn_id not in self._settling:
-                return turn_id
-        return next((turn_id for turn_id in self.open if turn_id not in self._settling), None)
+        return next(iter(self.interruptible()), None)
+
+    def interruptible(self) -> list[TurnId]:
+        """Open turns whose end is not known: those that run first."""
+        going = [turn_id for turn_id in self.open if turn_id not in self._settling]
+        return sorted(going, key=lambda turn_id: not self.open[turn_id])
 
     def settling(self, turn_id: TurnId) -> bool:
         """Whether its end is known and on its way to the journal: there is nothing to interrupt any more."""

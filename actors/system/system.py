@@ -189,10 +189,14 @@ class ActorSystem:
         with self.lock:
             return [cell.ref for cell in self._cells.values()]
 
-    def depths(self) -> list[Depth]:
-        """The mailboxes of all that have not ended. No mailbox is locked for it: each figure is of its own moment."""
+    def depths(self, *, waiting: bool = False) -> list[Depth]:
+        """The mailboxes of all that have not ended; with ``waiting`` only those in which something waits. No mailbox is
+        locked for it: each figure is of its own moment.
+        """
         with self.lock:
             cells = list(self._cells.values())
+        if waiting:
+            return [Depth(cell.ref.name, cell.kind, queued) for cell in cells if (queued := cell.mailbox.waiting())]
         return [Depth(cell.ref.name, cell.kind, cell.mailbox.waiting()) for cell in cells]
 
     def find(self, name: str) -> Ref | None:

@@ -26,6 +26,7 @@ COMMANDS = {
     "run": "lastword.runtime.command.run",
     "send": "lastword.runtime.command.send",
     "sessions": "lastword.runtime.command.sessions",
+    "top": "lastword.runtime.command.top",
     "trace": "lastword.runtime.command.trace",
 }
 

@@ -11,8 +11,10 @@ import pytest
 
 from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
 from kit_system import until
-from lastword import Interrupt, RejectedError, events
+from lastword import Command, Interrupt, RejectedError, events
 from lastword.actors.core.turn import INTERRUPT_AGAIN_S, INTERRUPT_GRACE_S, INTERRUPTS_MAX, REREAD_S
+from lastword.actors.session import SessionActor
+from lastword.actors.turn import TurnFinished
 from lastword.transports.providers.memory import Record
 
 
@@ -178,6 +180,38 @@ def test_c07_after_the_end_there_is_nothing_to_do(make):
     rig.settle()
     assert rig.cli(session).keys == keys
     assert completions(rig, session) == [done]
+
+
+@pytest.mark.contract("C07")
+@pytest.mark.parametrize("silent", [True, False])
+def test_c07_whoever_has_heard_of_the_end_finds_nothing_to_interrupt_and_may_clear(make, monkeypatch, silent):
+    """Though the session has not heard of it yet: its turn tells the journal first."""
+    rig = make(manual=True)
+    session = rig.session()
+    session.send("go")
+    cli = rig.running(session)
+    cli.silent_interrupt = silent
+    held: list[tuple[SessionActor, TurnFinished]] = []
+    real = SessionActor.receive
+
+    def receive(actor: SessionActor, message):
+        if isinstance(message, TurnFinished):
+            held.append((actor, message))
+            return None
+        return real(actor, message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SessionActor, "receive", receive)
+        session.send(Interrupt())
+        (done,) = completed(rig, session)
+        until(lambda: held)
+        assert session.send(Interrupt()).taken == "nothing_to_do"
+        assert session.send(Interrupt(turn_id=done.turn_id)).taken == "nothing_to_do"
+        cleared = away(session.send, Command("/clear"))
+        assert session.snapshot().session_id == session.session_id, "all before it was handled"
+    for actor, message in held:
+        actor.ref.tell(message)
+    assert cleared.result(WAIT_S).taken == "applied"
 
 
 @pytest.mark.contract("C07")

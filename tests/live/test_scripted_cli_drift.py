@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,23 @@ REGISTRY_KEYS = {
 REGISTRY_KEYS |= {"updatedAt", "statusUpdatedAt"}
 
 
+def ordered(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A dequeuing stands before the prompt that it lets go. Where among the answer's records a CLI writes it depends on
+    when its buffer is flushed, that is on the machine's load.
+    """
+    rows: list[dict[str, Any]] = []
+    held: list[dict[str, Any]] = []
+    for record in records:
+        if record.get("operation") == "dequeue":
+            held.append(record)
+            continue
+        if record["type"] == "user":
+            rows += held
+            held = []
+        rows.append(record)
+    return rows + held
+
+
 class Run:
     def __init__(self, pane: Pane, session_id: str) -> None:
         self.pane, self.session_id = pane, session_id
@@ -81,12 +98,12 @@ class Run:
 
     def kept(self, session_id: str = "") -> list[dict[str, Any]]:
         records = self.pane.records(session_id or self.session_id)
-        return [
+        return ordered(
             record
             for record in records
             if record["type"] not in METADATA
             and not (record["type"] == "attachment" and record["attachment"]["type"] != "queued_command")
-        ]
+        )
 
     def count(self, test: Callable[[dict[str, Any]], bool]) -> int:
         return sum(map(test, self.kept()))
@@ -227,7 +244,7 @@ def bang(run: Run) -> None:
 def permission(run: Run, key: str) -> None:
     run.pane.submit("[[tool:Bash:touch made]][[say:done]]")
     run.pane.until(lambda: "Do you want to proceed?" in run.pane.screen(), "dialog")
-    assert run.pane.status == "waiting"
+    run.pane.until(lambda: run.pane.status == "waiting", "the status waiting")
     assert run.pane.registry()["waitingFor"] == "permission prompt"
     time.sleep(0.3)
     run.pane.keys(key)

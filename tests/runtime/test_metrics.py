@@ -16,6 +16,7 @@ from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.errors import UsageError
 from lastword.runtime import _door as door
 from lastword.runtime._journal import SqliteJournal
+from lastword.runtime._top import Look
 from lastword.runtime.command import cli as lastword_command
 from lastword.runtime.metrics import (
     BOUNDS_S,
@@ -166,7 +167,7 @@ def test_the_counted_states_are_those_of_the_snapshots(make):
     until(agreed, within_s=WAIT_S)
     told = rig.runtime.metrics()
     assert (told.open_turns, told.sessions_closed) == (2, 1)
-    assert {line.session_id: line.state for line in rig.runtime._top(10).lines} == {
+    assert {line.session_id: line.state for line in rig.runtime._top(Look(lines=10)).lines} == {
         session.session_id: session.snapshot().state for session in (idle, busy, asked, gone)
     }
 
@@ -274,7 +275,7 @@ def test_c17_an_open_session_that_nobody_needs_yet_is_counted_too(make, monkeypa
     monkeypatch.setattr(Runtime, "_rehydrate_over", lambda *_: None)  # its CLI is gone, and it has no work
     later = make()
     assert later.runtime.metrics().sessions == {"starting": 0, "idle": 0, "busy": 0, "awaiting_user": 0, "gone": 1}
-    assert [line.provider for line in later.runtime._top(5).lines] == ["memory"]
+    assert [line.provider for line in later.runtime._top(Look(lines=5)).lines] == ["memory"]
 
 
 @pytest.mark.contract("C13")
@@ -286,7 +287,7 @@ def test_c13_looking_asks_no_actor_and_no_file_and_waits_for_none_that_is_stuck(
     waiting = away(session.send, "x")
     held.wait()
     monkeypatch.setattr(SqliteJournal, "_rows", lambda *_: pytest.fail("the journal was read"))
-    looked = away(lambda: [(rig.runtime.metrics(), rig.runtime._top(10)) for _ in range(50)])
+    looked = away(lambda: [(rig.runtime.metrics(), rig.runtime._top(Look(lines=10))) for _ in range(50)])
     assert len(looked.result(WAIT_S)) == 50
     monkeypatch.undo()
     assert not waiting.done()
@@ -313,7 +314,7 @@ def test_depths_are_those_of_the_mailboxes(make):
     for _ in range(3):
         session._ref.tell(Hold())
     box = next(each for each in rig.runtime.metrics().mailboxes if each.kind == "SessionActor")
-    line = rig.runtime._top(1).lines[0]
+    line = rig.runtime._top(Look(lines=1)).lines[0]
     go_on.set()
     assert (box.actors, box.waiting, box.deepest) == (1, 3, 3)
     assert line.mailbox == 3
@@ -349,7 +350,7 @@ def test_a_door_without_numbers_refuses(tmp_path):
     served = door.Door(tmp_path, lambda _: pytest.fail("no session was asked for"))
     served.open()
     try:
-        for request in (door.GetMetrics(), door.GetTop(lines=3)):
+        for request in (door.GetMetrics(), door.GetTop(look=Look(lines=3))):
             with pytest.raises(UsageError) as refused:
                 door.ask(tmp_path, request)
             assert refused.value.kind == "unsupported_capability"

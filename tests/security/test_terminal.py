@@ -107,7 +107,7 @@ def shown(*words):
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_no_command_shows_the_record_raw(hostile, form):
     state = str(hostile / "state")
-    for words in (("events", S), ("explain", T), ("explain", "t_open"), ("sessions",)):
+    for words in (("events", S), ("explain", T), ("explain", "t_open"), ("sessions",), ("top", *(form or ("--once",)))):
         code, text = shown(*words, "--state", state, *form)
         assert code == 0, text
         assert len(text) > 50
@@ -141,6 +141,9 @@ def test_a_transcript_is_not_shown_raw(tmp_path, form):
         ("run", "--provider", EVIL, "x"),
         ("run", "--cwd", f"/nowhere/{EVIL.replace(chr(0), '')}", "x"),
         ("sessions", "--state", f"/nowhere/{EVIL.replace(chr(0), '')}"),
+        ("top", "--once", "--state", f"/nowhere/{EVIL.replace(chr(0), '')}"),
+        ("top", "--sort", EVIL),
+        ("top", "--state", f"/nowhere/{EVIL.replace(chr(0), '')}"),
         ("doctor", "--state", f"/nowhere/{EVIL.replace(chr(0), '')}"),
     ],
     ids=lambda words: " ".join(words)[:20].encode("ascii", "replace").decode(),

@@ -45,6 +45,7 @@ _DIFFERENT: Mapping[AdapterKey, Mapping[str, Any]] = {
         "words": Words(ask='[[tool:exec_command:{{"cmd": "touch {file}", ' + _ESCALATED + "}}]][[say:{text}]] please"),
         "allow": ("Yes, proceed", "Yes"),
     },
+    ("codex", "structured"): {"asking": {"permission_mode": "untrusted"}},
     ("pi", "tmux"): {
         "options": {"args": ("--offline", "--no-approve", "-e", str(_PI_EXTENSION))},
         "words": Words(background="[[say:{text}]] and then go on by yourself"),
