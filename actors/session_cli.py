@@ -465,14 +465,12 @@ class Cli:
             if pending.turn_id is None:
                 body = events.MessageSubmitted(rewritten=report.rewritten)
                 drafts = (events.Draft(body=body, message_id=report.message_id, once=f"submitted:{report.message_id}"),)
-        if rows or drafts:
-            session.record.send(messages=tuple(rows.values()), drafts=drafts)
         owner = session.book.rows.get(report.message_id)
         effects = session.core.submitted(report.message_id, report.rewritten)
         if not effects and owner is not None and owner.turn_id is not None and owner.taken == "started_turn":
             # the record was read before this report came: the turn wants its stamp all the same
             effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]
-        session.apply(effects)
+        session.apply(effects, rows, drafts)
 
     def _dialog_seen(self, seen: reports.DialogSeen) -> None:
         shown = seen.dialog

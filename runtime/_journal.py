@@ -39,7 +39,7 @@ from lastword.runtime._journal_batch import (
     turn_of,
     write_batch,
 )
-from lastword.runtime._journal_file import Durability, Identity, JournalFile, corrupt, translated
+from lastword.runtime._journal_file import Durability, Identity, JournalFile, Stamp, corrupt, translated
 from lastword.runtime._journal_readers import Readers, closed_error
 
 CLOSE_WAIT_S: Final = 10.0
@@ -88,6 +88,7 @@ class SqliteJournal:
         self._write_lock = threading.Lock()
         self._db: sqlite3.Connection | None = None if file.readonly else file.connect_writer()
         self._identity = self._begin_log(self._db) if self._db is not None else ()
+        self._stamp: Stamp | None = None
         self._failing = False
         self._began_mono_s: float | None = None
         self._last_seq: dict[SessionId, int] = {}
@@ -169,7 +170,9 @@ class SqliteJournal:
 
     def _writer(self) -> sqlite3.Connection:
         """The connection, on the file that stands at the path: a commit into a deleted file would be no promise."""
-        db = self._db
+        db, stamp = self._db, self._file.stamp()
+        if db is not None and stamp is not None and stamp == self._stamp:
+            return db  # nothing in the folder was made, renamed or deleted since it was looked through
         self._file.keep_lock()
         if db is not None and self._file.identity() != self._identity:
             self._file.restore(db, self._identity)
@@ -181,6 +184,7 @@ class SqliteJournal:
             db = self._file.connect_writer()
             self._identity = self._begin_log(db)
             self._db = db
+        self._stamp = stamp
         return db
 
     def _begin_log(self, db: sqlite3.Connection) -> Identity:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import sqlite3
 import stat
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -34,6 +35,9 @@ CHECKPOINT_PAGES: Final = 4000
 
 WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 """A write-ahead log that grew larger (a long reader held it up) is cut back to this."""
+
+SETTLED_NS: Final = 1_000_000_000
+"""A folder that changed so lately may change again without its stamp showing it: file systems count time in ticks."""
 
 _CANNOT_WRITE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -178,6 +182,20 @@ class JournalFile:
             self._lock.release()
 
     # --- the file under our hands ---------------------------------------------------------------------------------
+
+    def stamp(self) -> Stamp | None:
+        """Which folder stands at the path, and when a name in it was last made, renamed or deleted: while two stamps
+        are equal, the files at the paths of journal and lock are the same ones. None: that cannot be said now.
+        """
+        if self._lock is None or not self._lock.held:
+            return None
+        try:
+            facts = self.folder.stat()
+        except OSError:
+            return None
+        if time.time_ns() - facts.st_ctime_ns < SETTLED_NS:
+            return None
+        return facts.st_dev, facts.st_ino, facts.st_ctime_ns
 
     def identity(self) -> Identity:
         """Which files stand at the journal's paths now: the database, its write-ahead log and that one's index; None
@@ -373,6 +391,7 @@ class JournalFile:
         return version
 
 
+Stamp: TypeAlias = tuple[int, int, int]
 Identity: TypeAlias = tuple[tuple[int, int] | None, ...]
 
 

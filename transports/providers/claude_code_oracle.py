@@ -48,6 +48,7 @@ from lastword.transports.providers.claude_code_records import (
     Position,
     RegistryFile,
     text_of,
+    when,
 )
 from lastword.transports.providers.claude_code_text import unwrap
 from lastword.transports.providers.claude_code_turn import CUT_MARK, NativeTurn, Said
