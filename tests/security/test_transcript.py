@@ -17,7 +17,8 @@ from lastword.actors.core.world import Bytes
 from lastword.actors.system.deadletters import REASONS_MAX, DeadLetters
 from lastword.runtime.command.read import read_files
 from lastword.transports.files import read_from, read_small
-from lastword.transports.providers.claude_code_oracle import ANSWER_CHARS_MAX, CUT_MARK, ClaudeOracle
+from lastword.transports.providers.claude_code_oracle import ClaudeOracle
+from lastword.transports.providers.claude_code_turn import ANSWER_CHARS_MAX, CUT_MARK
 from volume_kit import NATIVE, encoded, turn_lines
 
 MIB = 1024 * 1024
