@@ -297,6 +297,7 @@ class SessionActor(Actor):
             self.mouth.tell(mouth.Withdraw(message_id=message.message_id))
 
     def _interrupt(self, message: turn.InterruptTurn) -> None:
+        self.turns.interrupt(message.turn_id)
         self._given_up()
         if not self.closing:
             native = self.core.open.get(message.turn_id, "")

@@ -554,6 +554,8 @@ class PaneCore:
             return []  # first what became of that Enter: an Escape right behind it would hide it
         if isinstance(signal, NotReady) or copy_mode:
             return [LookIn(HOLD_LOOK_S)]  # the turn's own grace bounds this: it asks again, then ends the CLI
+        if self._answer is not None:
+            return []  # its key is out: first what becomes of that, for a CLI may read both keys as one
         self._interrupt = None
         mine = bool(self.jobs) and self.jobs[0].turn_id == turn_id and self.phase is Phase.PROVING
         if isinstance(signal, Ready) and mine:
@@ -603,6 +605,10 @@ class PaneCore:
             return [AnswerResult(token=wanted.token, applied=wanted.pressed_s is not None)]
         if wanted.pressed_s is not None and now_s - wanted.pressed_s < ANSWER_AGAIN_S:
             return [LookIn(START_LOOK_S)]
+        if self._interrupt is not None:  # no key is out that could still be taken: none follows
+            self._answer = None
+            self._answered = self._answered_by = ""
+            return [AnswerResult(token=wanted.token, applied=False)]
         stepping = wanted.stepped_s is not None and signal.cursor == wanted.stepped_from
         if stepping and wanted.stepped_s is not None and now_s - wanted.stepped_s < ANSWER_AGAIN_S:
             return [LookIn(START_LOOK_S)]  # the step is on its way: a second one would go too far
