@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lastword.actors.core.errors import JournalError
-from lastword.actors.core.events import CompletionReached, Draft, Event, EventBody
+from lastword.actors.core.events import CompletionReached, DialogOpened, Draft, Event, EventBody
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Batch, Cursor, Lines, MessageRow, Recorded, SessionRow, TurnRow
@@ -96,6 +96,9 @@ _ADD_LINE = "INSERT INTO line (conversation, at, body) VALUES (?, ?, ?)"
 _LINES = """SELECT at, body FROM line WHERE conversation = ?1
     AND at >= coalesce((SELECT max(at) FROM line WHERE conversation = ?1 AND at <= ?2), 0) ORDER BY at"""
 _LAST_COMPLETION = "SELECT body FROM completion WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
+_LAST_OF_DIALOGS = f"""SELECT {_EVENT_COLUMNS} FROM event WHERE session_id = ?
+    AND type IN ('dialog_opened', 'dialog_closed', 'provider_started', 'session_gone')
+    ORDER BY seq DESC LIMIT 1"""  # noqa: S608 - constants
 _LAST_OF_TYPE = "SELECT at FROM event WHERE session_id = ? AND type = ? ORDER BY seq DESC LIMIT 1"
 
 _T = TypeVar("_T")
@@ -443,6 +446,12 @@ class SqliteJournal:
     def last_at(self, session_id: SessionId, event_type: str) -> float | None:
         rows = self._rows(_LAST_OF_TYPE, (session_id, event_type))
         return float(rows[0][0]) if rows else None
+
+    def open_dialog(self, session_id: SessionId) -> DialogOpened | None:
+        """The dialog that was told as open last, where neither its end nor another process was told since."""
+        rows = self._rows(_LAST_OF_DIALOGS, (session_id,))
+        body = self._event(rows[0]).body if rows else None
+        return body if isinstance(body, DialogOpened) else None
 
     def turn_events(self, turn_id: TurnId) -> list[Event]:
         return [self._event(row) for row in self._rows(_TURN_EVENTS, (turn_id,))]

@@ -29,7 +29,7 @@ from lastword.actors.core.outcome import Completion
 from lastword.actors.core.policy import DialogPolicy
 from lastword.actors.core.ports import Batch, Recorded, SessionRow
 from lastword.actors.core.service import ApiAdapter
-from lastword.actors.core.snapshot import Handle, Snapshot
+from lastword.actors.core.snapshot import Dialog, Handle, Snapshot
 from lastword.actors.core.tools import Tool, check_tools
 from lastword.actors.journal import Backlog, Commit, CommitFailed, CommitStats, Committed, JournalActor
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
@@ -576,6 +576,12 @@ class Runtime:
         with self._lock:
             self._sessions[session_id] = session
 
+    def _dialog_told(self, session_id: SessionId) -> Dialog | None:
+        told = self._journal.open_dialog(session_id)
+        if told is None:
+            return None
+        return Dialog(dialog_id=told.dialog_id, kind=told.kind, question=told.question, options=told.options)
+
     def _revive(self, row: SessionRow, survivor: Survivor | None) -> Session:
         adapter = preflight.find_adapter(self._adapters, row.provider, row.transport)
         config = msgspec.json.decode(row.config, type=SessionConfig)
@@ -597,6 +603,12 @@ class Runtime:
         epoch = max(row.epoch, survivor.epoch if survivor is not None else 0)
         edge = self._open_edge(row.transport)
         endpoint = survivor.endpoint if survivor is not None else None
+        dormant = (
+            endpoint is None
+            and row.handle == "{}"
+            and not unsettled
+            and not any(each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages)
+        )
         first = Rehydrate(
             endpoint=edge.endpoint_of(adapter, f"{row.session_id}-{epoch}", endpoint),
             turns=unsettled,
@@ -611,12 +623,8 @@ class Runtime:
             seq=seq,
             last_at=last[0].at if last else row.opened_at,
             epoch=epoch,
-            dormant=(survivor is None or survivor.endpoint is None)
-            and row.handle == "{}"
-            and not unsettled
-            and not any(
-                each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages
-            ),
+            dormant=dormant,
+            dialog=None if dormant else self._dialog_told(row.session_id),
         )
         self._numbers.taken_over(
             row,

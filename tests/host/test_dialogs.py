@@ -534,6 +534,93 @@ def test_c25_a_command_while_a_dialog_is_open_is_refused_and_typed_by_nobody(mak
     assert session.send(Command("/clear")).taken == "applied"
 
 
+# --- an open dialog outlives its host -------------------------------------------------------------------------------
+
+
+def taken_over(rig, cli, tmp_path, session, meanwhile, alive=True):
+    """The next host's events of dialogs, once it has looked: ``(type, dialog, by)``."""
+    shutil.copytree(rig.state, tmp_path / "killed", ignore=shutil.ignore_patterns("*.lock", "*.sock"))
+    rig.abandon()
+    rig.world.host_died()
+    meanwhile()
+    edge = edge_of(
+        rig.world,
+        survivors=lambda handles: {each: Survivor(endpoint=cli if alive else None, epoch=1) for each in handles},
+    )
+    second = Runtime.open(tmp_path / "killed", edge=edge, durability="process")
+    return second, second.session(session_id=session.session_id)
+
+
+def told_of_dialogs(runtime, session):
+    told = [event.body for event in runtime._journal.events(session.session_id, 0, 1000)]
+    return [
+        (type(body).__name__, body.dialog_id, getattr(body, "by", ""))
+        for body in told
+        if isinstance(body, events.DialogOpened | events.DialogClosed)
+    ]
+
+
+@pytest.mark.contract("C17")
+def test_c17_a_dialog_that_closed_while_no_host_lived_is_told_as_closed_elsewhere(make, tmp_path):
+    rig = make(manual=True)
+    session, cli = opened(rig)
+    dialog_id = session.snapshot().dialog.dialog_id
+    second, again = taken_over(rig, cli, tmp_path, session, cli.close_dialog)
+    with second:
+        until(lambda: len(told_of_dialogs(second, again)) == 2)
+        cli.finish("ok")
+        until(lambda: again.snapshot().state == "idle")
+        assert told_of_dialogs(second, again) == [
+            ("DialogOpened", dialog_id, ""),
+            ("DialogClosed", dialog_id, "elsewhere"),
+        ]
+
+
+@pytest.mark.contract("C17")
+def test_c17_a_dialog_that_is_open_still_is_told_as_open_once(make, tmp_path):
+    rig = make(manual=True)
+    session, cli = opened(rig)
+    dialog_id = session.snapshot().dialog.dialog_id
+    second, again = taken_over(rig, cli, tmp_path, session, lambda: None)
+    with second:
+        until(lambda: again.snapshot().dialog is not None)
+        assert again.snapshot().dialog == Dialog(dialog_id=dialog_id, **shown(PERMISSION))
+        assert again.send(Answer(dialog_id, 2)).taken == "applied"
+        until(lambda: len(told_of_dialogs(second, again)) > 1)
+        cli.finish("ok")
+        until(lambda: again.snapshot().state == "idle")
+        assert told_of_dialogs(second, again) == [("DialogOpened", dialog_id, ""), ("DialogClosed", dialog_id, "host")]
+
+
+@pytest.mark.contract("C17")
+def test_c17_a_dialog_whose_place_another_took_meanwhile_is_told_as_closed_before_that_one_is_open(make, tmp_path):
+    rig = make(manual=True)
+    session, cli = opened(rig)
+    first = session.snapshot().dialog.dialog_id
+    other = msgspec.structs.replace(PERMISSION, key="p2")
+    second, again = taken_over(rig, cli, tmp_path, session, lambda: cli.open_dialog(other))
+    with second:
+        until(lambda: again.snapshot().dialog is not None)
+        (_, closed, opened_again) = told_of_dialogs(second, again)
+        assert closed == ("DialogClosed", first, "elsewhere")
+        assert opened_again == ("DialogOpened", again.snapshot().dialog.dialog_id, "")
+        cli.close_dialog()
+        cli.finish("ok")
+        until(lambda: again.snapshot().state == "idle")
+
+
+@pytest.mark.contract("C17")
+def test_c17_a_dialog_of_a_cli_that_ended_while_no_host_lived_is_told_as_closed(make, tmp_path):
+    rig = make(manual=True)
+    session, cli = opened(rig)
+    dialog_id = session.snapshot().dialog.dialog_id
+    second, again = taken_over(rig, cli, tmp_path, session, lambda: cli.exit(1), alive=False)
+    with second:
+        until(lambda: len(told_of_dialogs(second, again)) == 2)
+        assert told_of_dialogs(second, again)[1] == ("DialogClosed", dialog_id, "elsewhere")
+        until(lambda: again.snapshot().state == "gone")
+
+
 # --- an interrupt ---------------------------------------------------------------------------------------------------
 
 
