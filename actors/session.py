@@ -575,9 +575,8 @@ class SessionActor(Actor):
         if self.turns or self.admission.busy:
             return
         rows: Rows = {}
-        drafts = [
-            self.book.undelivered(rows, pending.message_id, "session_closed") for pending in self.core.pending.values()
-        ]
+        why = "session_closed" if closing.forever else "runtime_closed"  # the session goes on with the next runtime
+        drafts = [self.book.undelivered(rows, pending.message_id, why) for pending in self.core.pending.values()]
         self.core.pending.clear()
         if closing.forever:
             self.record.change(state="closed", closed_at=self.clock.wall())

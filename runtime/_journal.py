@@ -113,6 +113,7 @@ class SqliteJournal:
         self._db: sqlite3.Connection | None = None if file.readonly else file.connect_writer()
         self._identity = self._begin_log(self._db) if self._db is not None else ()
         self._failing = False
+        self._trouble: JournalError | None = None
         self._began_mono_s: float | None = None
         self._last_seq: dict[SessionId, int] = {}
         self._readers = _Readers(file)
@@ -154,6 +155,16 @@ class SqliteJournal:
         return self._failing or (began_mono_s is not None and time.monotonic() - began_mono_s >= HANGS_S)
 
     @property
+    def trouble(self) -> JournalError | None:
+        """What it is where the journal is :attr:`failing`; None where it is not. A new error each time."""
+        if not self.failing:
+            return None
+        known = self._trouble if self._failing else None
+        if known is None:
+            return JournalError("journal_failed", f"a commit to {self.path} hangs", remedy="Check its device.")
+        return JournalError(known.kind, known.reason, remedy=known.remedy, retryable=known.retryable)
+
+    @property
     def under_way_s(self) -> float:
         """How long the transaction under way has taken so far; 0 where there is none. From any thread."""
         began_mono_s = self._began_mono_s
@@ -183,9 +194,11 @@ class SqliteJournal:
                 self._failing = False
             except sqlite3.Error as error:
                 self._failing = True
-                raise translated(error, "committing", self.path) from error
-            except BaseException:
+                self._trouble = translated(error, "committing", self.path)
+                raise self._trouble from error
+            except BaseException as error:
                 self._failing = True
+                self._trouble = error if isinstance(error, JournalError) else None
                 raise
             finally:
                 self._began_mono_s = None
