@@ -17,6 +17,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -162,7 +163,7 @@ class SqliteJournal:
         known = self._trouble if self._failing else None
         if known is None:
             return JournalError("journal_failed", f"a commit to {self.path} hangs", remedy="Check its device.")
-        return JournalError(known.kind, known.reason, remedy=known.remedy, retryable=known.retryable)
+        return copy(known)
 
     @property
     def under_way_s(self) -> float:
