@@ -7,6 +7,7 @@ take no lock and write nothing. All failures are :class:`JournalError` with a ki
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
@@ -91,6 +92,15 @@ def unwritable(path: Path, detail: str) -> JournalError:
         "journal_unwritable",
         f"{path} cannot be written ({detail})",
         remedy="Choose a state folder that this user can write.",
+    )
+
+
+def linked(path: Path) -> JournalError:
+    """The error for a file of the journal that stands somewhere else."""
+    return JournalError(
+        "journal_unsafe",
+        f"{path} is a symbolic link",
+        remedy="Move it away: the journal and its lock are files of the state folder itself.",
     )
 
 
@@ -281,6 +291,8 @@ class JournalFile:
             try:
                 self.folder.mkdir(mode=0o700)
             except FileExistsError:
+                if self.folder.is_symlink() and not self.folder.exists():
+                    raise unwritable(self.folder, "it is a link to a place that does not exist") from None
                 if not self.folder.is_dir():
                     raise
             else:
@@ -290,21 +302,28 @@ class JournalFile:
             raise unwritable(self.folder, error.strerror or type(error).__name__) from error
         stranger = who_else_writes(facts)
         if stranger:
+            mine = facts.st_uid == os.getuid()
+            remedy = "Take that right away (chmod 700), or choose a state folder of your own."
             raise JournalError(
                 "journal_unsafe",
                 f"the state folder {self.folder} {stranger}",
-                remedy="Take that right away (chmod 700), or choose a state folder of your own.",
+                remedy=remedy if mine else "Choose a state folder of your own.",
             )
 
     def _take_lock(self) -> HostLock:
         try:
             return HostLock(self.folder)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise linked(self.folder / LOCK_NAME) from error
             raise unwritable(self.folder / LOCK_NAME, error.strerror or type(error).__name__) from error
 
     def _make_file(self) -> None:
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            for suffix in ("-wal", "-shm"):
+                if Path(f"{self.path}{suffix}").is_symlink():
+                    raise linked(Path(f"{self.path}{suffix}"))
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 os.fchmod(fd, 0o600)
             finally:
@@ -313,6 +332,8 @@ class JournalFile:
                 with contextlib.suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").chmod(0o600)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise linked(self.path) from error
             raise unwritable(self.path, error.strerror or type(error).__name__) from error
 
     def _bring_up_to_date(self) -> None:

@@ -29,7 +29,7 @@ from lastword.actors.core.outcome import Completion
 from lastword.actors.core.policy import DialogPolicy
 from lastword.actors.core.ports import Batch, Recorded, SessionRow
 from lastword.actors.core.service import ApiAdapter
-from lastword.actors.core.snapshot import Handle, Snapshot
+from lastword.actors.core.snapshot import Dialog, Handle, Snapshot
 from lastword.actors.core.tools import Tool, check_tools
 from lastword.actors.journal import Backlog, Commit, CommitFailed, CommitStats, Committed, JournalActor
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
@@ -49,7 +49,7 @@ from lastword.runtime._journal import SqliteJournal
 from lastword.runtime._numbers import Numbers
 from lastword.runtime._policy import PolicyDesk, check_policy
 from lastword.runtime._readings import metrics_of, top_of
-from lastword.runtime._session import AsyncSession, Session
+from lastword.runtime._session import AsyncSession, Session, check_grace
 from lastword.runtime._top import Look, Top
 from lastword.runtime.metrics import Metrics
 from lastword.transports.providers import ADAPTERS
@@ -115,6 +115,29 @@ def default_state_folder(env: Mapping[str, str] | None = None) -> Path:
     env = os.environ if env is None else env
     base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME", "~")).expanduser() / ".local" / "state")
     return Path(base) / "lastword"
+
+
+def _path_of(state: object) -> Path:
+    """The folder that is meant.
+
+    Raises:
+        UsageError: ``usage``: none is.
+    """
+    try:
+        name = os.fspath(state)  # type: ignore[call-overload]
+    except TypeError:
+        name = b""
+    if not isinstance(name, str):
+        raise UsageError("usage", f"the state folder is a path of text, not {type(state).__name__}")
+    if not name:
+        raise UsageError("usage", "the state folder has no name", remedy="Leave it out for the usual one.")
+    try:
+        usable = b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise UsageError("usage", "the name of the state folder holds a character that no file name can")
+    return Path(name)
 
 
 class Runtime:
@@ -240,8 +263,8 @@ class Runtime:
                 a seed; needs an ``edge`` of the same kind.
 
         Raises:
-            UsageError: ``usage``: the policy is no plain function, a tool is none, or a limit; the trace file cannot be
-                written.
+            UsageError: ``usage``: ``state`` is no path, the policy no plain function, a tool none, or a limit; the
+                trace file cannot be written.
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
         """
         if dialog_policy is not None:
@@ -249,7 +272,7 @@ class Runtime:
         known_tools = check_tools(tools)
         if limits is not None:
             limits.check()
-        folder = Path(state) if state is not None else default_state_folder(env)
+        folder = _path_of(state) if state is not None else default_state_folder(env)
         given = {name: (path,) if isinstance(path, str) else tuple(path) for name, path in (executables or {}).items()}
         journal = SqliteJournal.open(folder, durability=durability)
         try:
@@ -402,9 +425,13 @@ class Runtime:
         """End every CLI and every actor; running turns settle ``cancelled``. Sessions stay on record. Idempotent.
 
         In a process that was forked off the host's it does nothing: all that would be ended is the host's.
+
+        Raises:
+            UsageError: ``usage``: ``grace_s`` is no number of seconds; nothing was ended.
         """
         if os.getpid() != self._pid:
             return CloseReport()
+        check_grace(grace_s)
         with self._lock:
             if self._closed:
                 return CloseReport()
@@ -576,6 +603,12 @@ class Runtime:
         with self._lock:
             self._sessions[session_id] = session
 
+    def _dialog_told(self, session_id: SessionId) -> Dialog | None:
+        told = self._journal.open_dialog(session_id)
+        if told is None:
+            return None
+        return Dialog(dialog_id=told.dialog_id, kind=told.kind, question=told.question, options=told.options)
+
     def _revive(self, row: SessionRow, survivor: Survivor | None) -> Session:
         adapter = preflight.find_adapter(self._adapters, row.provider, row.transport)
         config = msgspec.json.decode(row.config, type=SessionConfig)
@@ -597,6 +630,12 @@ class Runtime:
         epoch = max(row.epoch, survivor.epoch if survivor is not None else 0)
         edge = self._open_edge(row.transport)
         endpoint = survivor.endpoint if survivor is not None else None
+        dormant = (
+            endpoint is None
+            and row.handle == "{}"
+            and not unsettled
+            and not any(each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages)
+        )
         first = Rehydrate(
             endpoint=edge.endpoint_of(adapter, f"{row.session_id}-{epoch}", endpoint),
             turns=unsettled,
@@ -611,12 +650,8 @@ class Runtime:
             seq=seq,
             last_at=last[0].at if last else row.opened_at,
             epoch=epoch,
-            dormant=(survivor is None or survivor.endpoint is None)
-            and row.handle == "{}"
-            and not unsettled
-            and not any(
-                each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages
-            ),
+            dormant=dormant,
+            dialog=None if dormant else self._dialog_told(row.session_id),
         )
         self._numbers.taken_over(
             row,

@@ -213,7 +213,7 @@ class PaneCore:
             return []
         signal = self._dialogs.believe(signal, now_s)
         effects = self._dialogs.see(signal)
-        effects += self._dialogs.towards_the_answer(signal, now_s)
+        effects += self._dialogs.towards_the_answer(signal, now_s, interrupting=self._interrupt is not None)
         if self._interrupt is not None:
             effects += self._try_interrupt(signal, copy_mode=copy_mode)
         match self.phase:
@@ -485,6 +485,8 @@ class PaneCore:
             return []  # first what became of that Enter: an Escape right behind it would hide it
         if isinstance(signal, NotReady) or copy_mode:
             return [LookIn(HOLD_LOOK_S)]  # the turn's own grace bounds this: it asks again, then ends the CLI
+        if self._dialogs.answering:
+            return []  # its key is out: first what becomes of that, for a CLI may read both keys as one
         self._interrupt = None
         mine = bool(self.jobs) and self.jobs[0].turn_id == turn_id and self.phase is Phase.PROVING
         if isinstance(signal, Ready) and mine:
