@@ -600,7 +600,7 @@ def test_c17_a_dialog_whose_place_another_took_meanwhile_is_told_as_closed_befor
     other = msgspec.structs.replace(PERMISSION, key="p2")
     second, again = taken_over(rig, cli, tmp_path, session, lambda: cli.open_dialog(other))
     with second:
-        until(lambda: again.snapshot().dialog is not None)
+        until(lambda: len(told_of_dialogs(second, again)) == 3)
         (_, closed, opened_again) = told_of_dialogs(second, again)
         assert closed == ("DialogClosed", first, "elsewhere")
         assert opened_again == ("DialogOpened", again.snapshot().dialog.dialog_id, "")
