@@ -39,9 +39,9 @@ class Relay:
         Raises:
             OSError: it cannot be started.
         """
-        program = shutil.which("cat", path=os.defpath)
+        program = shutil.which("cat", path=os.defpath) or shutil.which("cat")
         if program is None:
-            raise FileNotFoundError(2, f"there is no cat in {os.defpath}, which copies what the CLI says")
+            raise FileNotFoundError(2, f"there is no program cat, which copies what the CLI says")
         reading, writing = os.pipe()
         try:
             popen = subprocess.Popen(
