@@ -62,6 +62,8 @@ class Child:
         self.process = process
         self._relay = relay
         self._exit_noted = exit_noted
+        self._deaf = False
+        """Its stdout came to its end while it lived."""
         self.ended: Ended | None = None
         """What closing took, once closed."""
         self._owner = owner
@@ -181,7 +183,7 @@ class Child:
             with self._lock:
                 closing = self._closing
             if not closing:
-                self._owner.add_last_words(self.name, DEAF_WORDS)
+                self._deaf = True
                 self.close(DEAF_GRACE_S)
 
     # --- close ------------------------------------------------------------------------------------------------------
@@ -210,6 +212,8 @@ class Child:
         try:
             self.shut()
             by_itself = self.process.wait(grace_s)
+            if self._deaf and not by_itself:
+                self._owner.add_last_words(self.name, DEAF_WORDS)
             ended = end_families(
                 [self.process], self._owner.marks(self.name), 0.0 if by_itself else min(grace_s, END_S)
             )

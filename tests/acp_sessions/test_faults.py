@@ -222,6 +222,15 @@ def test_c21_an_agent_that_cannot_start_fails_what_waits_and_says_why(hosts: Hos
     assert words in done.error.message
 
 
+@pytest.mark.contract("C21")
+def test_c21_an_agent_that_closes_its_stdout_before_it_is_ready_fails_what_waits_and_that_is_said() -> None:
+    with StdioHost(("/bin/sh", "-c", "exec >&-; exec sleep 600"), provider="acp") as host:
+        done = host.session().run("[[say:x]]", deadline_s=2 * WAIT_S)
+        assert (done.status, done.error.kind if done.error else "") == ("failed", "launch_failed")
+        assert done.error is not None
+        assert "closed its stdout" in done.error.message
+
+
 def test_c21_a_conversation_that_cannot_be_resumed_is_not_begun_anew_in_silence(hosts: Hosts) -> None:
     session = hosts("no_load").session()
     assert session.run("[[say:x]]", deadline_s=WAIT_S).status == "completed"
