@@ -41,7 +41,7 @@ class Relay:
         """
         program = shutil.which("cat", path=os.defpath) or shutil.which("cat")
         if program is None:
-            raise FileNotFoundError(2, f"there is no program cat, which copies what the CLI says")
+            raise FileNotFoundError(2, "there is no program cat, which copies what the CLI says")
         reading, writing = os.pipe()
         try:
             popen = subprocess.Popen(
