@@ -48,7 +48,7 @@ check: setup ## format, lint, types, import contracts
 	@$(BIN)/lint-imports
 
 bench: setup ## measure; prints tables, asserts nothing, and writes bench-results.json (QUICK=1: minutes less)
-	@$(BIN)/python bench/all.py $(if $(QUICK),--quick) --json bench-results.json
+	@LASTWORD_CLI_CACHE="$${LASTWORD_CLI_CACHE:-$(CACHE)}" $(BIN)/python bench/all.py $(if $(QUICK),--quick) --json bench-results.json
 
 SESSIONS ?= 1,10,100,1000
 TURNS ?= 10
@@ -62,7 +62,7 @@ else ifdef VIRTUAL
 else
 	@$(BIN)/python bench/stress_memory.py --sessions $(SESSIONS) --turns $(TURNS)
 	@timeout 1800 $(BIN)/python bench/stress_panes.py --sessions $(PANES) --turns $(TURNS)
-	@$(PYTEST) -m stress tests/stress -s
+	@$(PYTEST) -m stress tests/stress tests/volume -s
 endif
 
 chaos: setup ## long: 500 lives of a host ended by SIGKILL, and an independent checker (at most 20 minutes)

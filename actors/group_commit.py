@@ -52,13 +52,15 @@ class Answerable(Protocol):
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """Record this. ``token`` comes back in the answer; without ``reply_to`` nobody is answered.
 
-    ``keep``: hold it while the file fails, instead of answering the failure.
+    ``keep``: hold it while the file fails, instead of answering the failure. ``chars``: about how much text it holds,
+    where the sender has counted it (:func:`chars_of`).
     """
 
     batch: Batch
     reply_to: Answerable | None = None
     token: Any = None
     keep: bool = False
+    chars: int = 0
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +148,7 @@ class GroupCommitter:
 
     def add(self, commit: Commit, *, more_waiting: bool) -> None:
         """Take a batch; commit now unless more are waiting and the group has room."""
-        chars = chars_of(commit.batch)
+        chars = commit.chars or chars_of(commit.batch)
         if self._pending and self._chars + chars > GROUP_CHARS_MAX:
             self.flush()
         self._pending.append(commit)

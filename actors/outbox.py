@@ -28,11 +28,10 @@ FULL_PAUSE_S = 0.25
 class Retry:
     """A timer's message: offer this batch again."""
 
-    __slots__ = ("batch", "token")
+    __slots__ = ("token",)
 
-    def __init__(self, token: int, batch: Batch) -> None:
+    def __init__(self, token: int) -> None:
         self.token = token
-        self.batch = batch
 
 
 class Outbox:
@@ -57,7 +56,7 @@ class Outbox:
         self._me = me
         self._retry = retry
         self._tokens = count(1)
-        self._open: dict[int, Batch] = {}
+        self._open: dict[int, Commit] = {}
         self._refusals: dict[int, int] = {}
         self._unsent: deque[int] = deque()
         """The journal's mailbox was full: these wait, oldest first."""
@@ -77,10 +76,12 @@ class Outbox:
     def send(self, batch: Batch) -> int:
         """Offer a batch; the token comes back with the answer."""
         token = next(self._tokens)
-        self._open[token] = batch
+        chars = chars_of(batch)
+        commit = Commit(batch=batch, reply_to=self._me, token=token, keep=batch.accept is None, chars=chars)
+        self._open[token] = commit
         if self._flow is not None:
-            self._flow.take(self._share, weight(chars_of(batch)))
-        self._offer(token, batch)
+            self._flow.take(self._share, weight(chars))
+        self._offer(commit)
         return token
 
     def committed(self, answer: Committed) -> Batch | None:
@@ -92,41 +93,41 @@ class Outbox:
         """Note a failure. A batch with a new message is given up and returned: its sender must be told; any other
         is offered again after a pause.
         """
-        batch = self._open.get(answer.token)
-        if batch is None or batch.accept is not None:
+        commit = self._open.get(answer.token)
+        if commit is None or not commit.keep:
             return self._done(answer.token)
         refusals = self._refusals[answer.token] = self._refusals.get(answer.token, 0) + 1
-        self._retry(min(RETRY_MAX_S, RETRY_S * 2 ** min(refusals - 1, 10)), Retry(answer.token, batch))
+        self._retry(min(RETRY_MAX_S, RETRY_S * 2 ** min(refusals - 1, 10)), Retry(answer.token))
         return None
 
     def again(self, retry: Retry) -> None:
         """The pause is over."""
         if self._unsent and self._unsent[0] == retry.token:
-            while self._unsent and self._told(self._unsent[0], self._open[self._unsent[0]]):
+            while self._unsent and self._told(self._open[self._unsent[0]]):
                 self._unsent.popleft()
             self._wait_for_room()
         elif retry.token in self._open:
-            self._offer(retry.token, retry.batch)
+            self._offer(self._open[retry.token])
 
     def _done(self, token: int) -> Batch | None:
-        batch = self._open.pop(token, None)
-        if batch is not None and self._flow is not None:
-            self._flow.give(self._share, weight(chars_of(batch)))
-        return batch
+        commit = self._open.pop(token, None)
+        if commit is None:
+            return None
+        if self._flow is not None:
+            self._flow.give(self._share, weight(commit.chars))
+        return commit.batch
 
-    def _offer(self, token: int, batch: Batch) -> None:
+    def _offer(self, commit: Commit) -> None:
         if self._unsent:
-            self._unsent.append(token)
-        elif not self._told(token, batch):
-            self._unsent.append(token)
+            self._unsent.append(commit.token)
+        elif not self._told(commit):
+            self._unsent.append(commit.token)
             self._wait_for_room()
 
     def _wait_for_room(self) -> None:
         if self._unsent:
-            first = self._unsent[0]
-            self._retry(FULL_PAUSE_S, Retry(first, self._open[first]))
+            self._retry(FULL_PAUSE_S, Retry(self._unsent[0]))
 
-    def _told(self, token: int, batch: Batch) -> bool:
+    def _told(self, commit: Commit) -> bool:
         """Whether the journal has it; one that has ended takes nothing any more, and the next life finds it anew."""
-        commit = Commit(batch=batch, reply_to=self._me, token=token, keep=batch.accept is None)
         return self._journal.try_tell(commit) or not self._journal.is_alive()

@@ -122,6 +122,11 @@ class PaneActor(Actor):
     def receive(self, message: PaneCommand) -> None:
         now_s = self.clock.monotonic()
         match message:
+            case _Looked() | _Pasted() | _Pressed() | _Opened() | _LookDue() | _Exited() | _Closed():
+                if message.epoch == self._epoch:
+                    self._from_edge(message, now_s)
+                elif isinstance(message, _Opened) and not isinstance(message.result, LastwordError):
+                    message.result.close(0.0, lambda: None)  # opened for an epoch that is over
             case Open():
                 self._open(message)
             case Attach():
@@ -149,23 +154,11 @@ class PaneActor(Actor):
                     self._core.moved_unseen()
             case Close():
                 self._close(message.grace_s)
-            case _Opened() | _Looked() | _Pasted() | _Pressed() | _LookDue() | _Exited() | _Closed():
-                if message.epoch == self._epoch:
-                    self._from_edge(message, now_s)
-                elif isinstance(message, _Opened) and not isinstance(message.result, LastwordError):
-                    message.result.close(0.0, lambda: None)  # opened for an epoch that is over
             case _:
                 assert_never(message)
 
     def _from_edge(self, message: _FromEdge, now_s: float) -> None:
         match message:
-            case _Opened(result=LastwordError() as error):
-                self._opening = False
-                self._core.gone()  # the session answers for what waits: it is not typed into a later CLI
-                self._report(OpenFailed(epoch=self._epoch, error=error))
-            case _Opened(result=endpoint):
-                assert not isinstance(endpoint, LastwordError)
-                self._opened(endpoint)
             case _Looked(result=LastwordError()):
                 self._do(self._core.look_failed(message.number))
             case _Looked(result=screen):
@@ -173,6 +166,13 @@ class PaneActor(Actor):
                 self._last_screen = screen.lines
                 signal = self._named_first(screen)
                 self._do(self._core.looked(message.number, signal, copy_mode=screen.in_copy_mode, now_s=now_s))
+            case _Opened(result=LastwordError() as error):
+                self._opening = False
+                self._core.gone()  # the session answers for what waits: it is not typed into a later CLI
+                self._report(OpenFailed(epoch=self._epoch, error=error))
+            case _Opened(result=endpoint):
+                assert not isinstance(endpoint, LastwordError)
+                self._opened(endpoint)
             case _Pasted():
                 self._do(self._core.pasted(ok=message.ok, now_s=now_s))
             case _Pressed():

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any
 
 
 def resolve(future: Future[Any], value: Any) -> None:
     """Set a result, unless it is set or the waiter gave up."""
-    if future.set_running_or_notify_cancel() if not future.done() else False:
+    with suppress(InvalidStateError):
         future.set_result(value)
 
 
 def fail(future: Future[Any], error: BaseException) -> None:
     """Set an exception, unless it is set or the waiter gave up."""
-    if future.set_running_or_notify_cancel() if not future.done() else False:
+    with suppress(InvalidStateError):
         future.set_exception(error)
 
 

@@ -168,7 +168,15 @@ class SessionActor(Actor):
     # --- dispatch ---------------------------------------------------------------------------------------------------
 
     def receive(self, message: SessionCommand) -> Any:
-        match message:
+        match message:  # what every turn brings comes first
+            case Committed():
+                self._committed(message)
+            case transcript.FactsRead():
+                self._facts(message)
+            case mouth.Opened() | mouth.OpenFailed() | mouth.Said() | mouth.Gone() | mouth.Closed():
+                self.cli.heard(message)
+            case turn.TurnFinished():
+                self._turn_finished(message)
             case Submit():
                 self.admission.submit(message)
             case Control():
@@ -196,18 +204,15 @@ class SessionActor(Actor):
             case SwitchTo():
                 self.admission.switch(message)
             case Start():
+                self.core.remembers_all = True  # it begins here
                 self.cli.launch(message.reason)
             case Rehydrate():
                 rehydrate(self, message)
-            case Committed():
-                self._committed(message)
             case CommitFailed():
                 self.record.failed(message)
                 self.admission.commit_failed(message)
             case Retry():
                 self.record.again(message)
-            case turn.TurnFinished():
-                self._turn_finished(message)
             case turn.WithdrawMessage():
                 self._withdraw(message)
             case turn.InterruptTurn():
@@ -221,12 +226,8 @@ class SessionActor(Actor):
                 self._looked(message)
             case transcript.RecordUnread():
                 self.stalls.unread(message.path, message.reason)
-            case transcript.FactsRead():
-                self._facts(message)
             case transcript.CaughtUp():
                 self._caught_up(message)
-            case mouth.Opened() | mouth.OpenFailed() | mouth.Said() | mouth.Gone() | mouth.Closed():
-                self.cli.heard(message)
             case ChildFailed():
                 self._child_failed(message)
             case _:
@@ -460,10 +461,15 @@ class SessionActor(Actor):
     def _take_place(self) -> None:
         self.record.take_place(quiet=not self.core.backlog and not any(self.core.open.values()))
 
-    def apply(self, effects: Iterable[core.SessionEffect]) -> None:
-        """Carry out: first what goes to the journal, then what turns are told (their own batches come after)."""
-        drafts: list[events.Draft] = []
-        rows: Rows = {}
+    def apply(
+        self, effects: Iterable[core.SessionEffect], rows: Rows | None = None, drafts: Iterable[events.Draft] = ()
+    ) -> None:
+        """Carry out: first what goes to the journal, then what turns are told (their own batches come after). ``rows``
+        and ``drafts`` go with it. The row of a message that owns an open turn is committed by that turn alone, with
+        what it is told: so one batch is enough, and no newer row is overtaken by an older one.
+        """
+        drafts = list(drafts)
+        rows = {} if rows is None else rows
         told: list[tuple[TurnId, list[turn_core.TurnEvent]]] = []
         begin: list[tuple[turn_core.Turn, core.OpenTurn]] = []
         after: list[Callable[[], None]] = []
@@ -507,13 +513,16 @@ class SessionActor(Actor):
                 case _:
                     assert_never(effect)
         turn_rows = tuple(turn_core.row_of(state) for state, _ in begin)
+        owned = self.turns.owned(rows)
         if drafts or rows or turn_rows or moved is not None:
             self.record.send(session=moved, drafts=tuple(drafts), messages=tuple(rows.values()), turns=turn_rows)
         for state, opened in begin:
             unwanted = (turn_core.Cancel(),) if opened.message_id in self.book.abandoned else ()
             self.turns.begin(state, (turn_core.Begin(), opened.bound, *unwanted))
         for turn_id, turn_events in told:
-            self.turns.tell(turn_id, *turn_events)
+            self.turns.tell(turn_id, *turn_events, rows=owned.pop(turn_id, ()))
+        for turn_id, own in owned.items():
+            self.turns.tell(turn_id, rows=own)
         for action in after:
             action()
         self._watch_settling()

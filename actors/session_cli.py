@@ -14,7 +14,7 @@ from lastword.actors.core import events
 from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing_effects as reports
-from lastword.actors.core.adapter import LaunchRequest, SourceSpec, TypedText, cli_names_itself
+from lastword.actors.core.adapter import ExpectsTurns, LaunchRequest, Oracle, SourceSpec, TypedText, cli_names_itself
 from lastword.actors.core.errors import ProviderError, RejectedError
 from lastword.actors.core.facts import EndpointGoneHint, FileChangedHint
 from lastword.actors.core.ids import MessageId, TurnId
@@ -176,10 +176,18 @@ class Cli:
         adapter, native = session.deps.adapter, session.core.native_session
         *earlier, source = adapter.sources(self._asked(resume=False, epoch=epoch))
         source = self._placed(source)
+        begun = tuple(each for each in session.core.open.values() if each)
+
+        def oracle(offset: int) -> Oracle:
+            made = adapter.oracle(source, native, offset)
+            if begun and isinstance(made, ExpectsTurns):
+                made.expect(begun)
+            return made
+
         return transcript.Follow(
             source=source,
             earlier=tuple(earlier),
-            oracle=lambda offset: adapter.oracle(source, native, offset),
+            oracle=oracle,
             cursor=self._usable_place(source) if session.deps.streams is None else None,  # one process's life is short
             epoch=epoch,
             goes_on=session.deps.streams is not None,
@@ -457,14 +465,12 @@ class Cli:
             if pending.turn_id is None:
                 body = events.MessageSubmitted(rewritten=report.rewritten)
                 drafts = (events.Draft(body=body, message_id=report.message_id, once=f"submitted:{report.message_id}"),)
-        if rows or drafts:
-            session.record.send(messages=tuple(rows.values()), drafts=drafts)
         owner = session.book.rows.get(report.message_id)
         effects = session.core.submitted(report.message_id, report.rewritten)
         if not effects and owner is not None and owner.turn_id is not None and owner.taken == "started_turn":
             # the record was read before this report came: the turn wants its stamp all the same
             effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]
-        session.apply(effects)
+        session.apply(effects, rows, drafts)
 
     def _dialog_seen(self, seen: reports.DialogSeen) -> None:
         shown = seen.dialog

@@ -10,6 +10,7 @@ from lastword.actors import turn
 from lastword.actors.core import turn as core
 from lastword.actors.core.facts import CliStatusSeen
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.ports import MessageRow
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.flow import Flow
 from lastword.actors.system.ref import Ref
@@ -21,7 +22,8 @@ TURN_RESTARTS_MAX = 3
 class OpenTurn(msgspec.Struct, kw_only=True):
     """What is kept of an open turn, enough to replace its actor after a failure.
 
-    ``told`` is everything that it was told but the CLI's passing states, of which the last one is ``status``.
+    ``told`` is everything that it was told but the CLI's passing states, of which the last one is ``status``; ``rows``
+    is the last row of its own message that it was told.
     """
 
     turn: core.Turn
@@ -30,6 +32,7 @@ class OpenTurn(msgspec.Struct, kw_only=True):
     messages: list[MessageId]
     deadline_mono_s: float | None
     status: CliStatusSeen | None = None
+    rows: tuple[MessageRow, ...] = ()
 
 
 class OpenTurns:
@@ -55,8 +58,17 @@ class OpenTurns:
         """What is kept of it, while it is open."""
         return self._open.get(turn_id)
 
-    def begin(self, state: core.Turn, first: Iterable[core.TurnEvent]) -> None:
-        """Give the turn an actor and tell it the first events."""
+    def owned(self, rows: dict[MessageId, MessageRow]) -> dict[TurnId, tuple[MessageRow, ...]]:
+        """Take out the rows of messages that own an open turn: they are for :meth:`tell`."""
+        owned: dict[TurnId, tuple[MessageRow, ...]] = {}
+        for row in tuple(rows.values()):
+            open_turn = self._open.get(row.turn_id) if row.turn_id is not None else None
+            if open_turn is not None and open_turn.turn.message_id == row.message_id:
+                owned[open_turn.turn.turn_id] = (rows.pop(row.message_id),)
+        return owned
+
+    def begin(self, state: core.Turn, first: Iterable[core.TurnEvent], rows: tuple[MessageRow, ...] = ()) -> None:
+        """Give the turn an actor and tell it the first events, and ``rows`` as :meth:`tell` does."""
         told = tuple(first)
         state = msgspec.structs.replace(state, certified=self._certified())
         ref = self._session.spawn(
@@ -74,11 +86,14 @@ class OpenTurns:
             told=list(told),
             messages=messages,
             deadline_mono_s=None if deadline_at is None else clock.monotonic() + deadline_at - clock.wall(),
+            rows=rows,
         )
-        self._tell(state.turn_id, ref, told)
+        self._tell(state.turn_id, ref, told, rows)
 
-    def tell(self, turn_id: TurnId, *told: core.TurnEvent) -> None:
-        """Tell it; what concerns a turn that is not open is a dead letter."""
+    def tell(self, turn_id: TurnId, *told: core.TurnEvent, rows: tuple[MessageRow, ...] = ()) -> None:
+        """Tell it; what concerns a turn that is not open is a dead letter. ``rows``: of its own message, which it is to
+        have committed with what comes of this; only of a turn that is open.
+        """
         open_turn = self._open.get(turn_id)
         if open_turn is None:
             self._session.system.dead_letters.record("turn_not_open", self._session.ref.name, told[0])
@@ -88,11 +103,14 @@ class OpenTurns:
                 open_turn.status = event
             else:
                 open_turn.told.append(event)
-        self._tell(turn_id, open_turn.ref, told)
+        open_turn.rows = rows or open_turn.rows
+        self._tell(turn_id, open_turn.ref, told, rows)
 
-    def _tell(self, turn_id: TurnId, ref: Ref, told: tuple[core.TurnEvent, ...]) -> None:
+    def _tell(
+        self, turn_id: TurnId, ref: Ref, told: tuple[core.TurnEvent, ...], rows: tuple[MessageRow, ...] = ()
+    ) -> None:
         self._flow.take(turn_id)
-        ref.tell(turn.Tell(turn_id=turn_id, events=told))
+        ref.tell(turn.Tell(turn_id=turn_id, events=told, messages=rows))
 
     def finished(self, finished: turn.TurnFinished) -> OpenTurn | None:
         """It is settled: forget it. None for what an epoch says that is over: only one completion stands anyway."""
@@ -124,6 +142,6 @@ class OpenTurns:
             deadline_at=None if due_s is None else clock.wall() + due_s - clock.monotonic(),
         )
         status = (open_turn.status,) if open_turn.status is not None else ()
-        self.begin(again, (*open_turn.told, *status))
+        self.begin(again, (*open_turn.told, *status), open_turn.rows)
         self._open[turn_id].messages = open_turn.messages
         return True

@@ -13,7 +13,7 @@ from lastword.actors.core import events
 from lastword.actors.core import turn as core
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.outcome import Completion
-from lastword.actors.core.ports import Batch, TurnRow
+from lastword.actors.core.ports import Batch, MessageRow, TurnRow
 from lastword.actors.journal import CommitFailed, Committed
 from lastword.actors.outbox import Outbox, Retry
 from lastword.actors.system.actor import Actor
@@ -22,12 +22,15 @@ from lastword.actors.system.ref import Ref
 
 
 class Tell(msgspec.Struct, frozen=True, kw_only=True):
-    """Events for the turn, in order; handled as one, so that they are committed together."""
+    """Events for the turn, in order; handled as one, so that they are committed together, and with them the rows of the
+    turn's own message.
+    """
 
     TRACED_BY: ClassVar[str] = "events"
 
     turn_id: TurnId
     events: tuple[core.TurnEvent, ...]
+    messages: tuple[MessageRow, ...] = ()
 
 
 class TurnTimer(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,14 +93,13 @@ class TurnActor(Actor):
         self._journal = journal
         self._flow = flow
         self._outbox = Outbox(journal, self.ref, self._retry_in, flow, turn.turn_id)
-        self._completion_tokens: set[int] = set()
         self._finished = False
         self._seq = 0
 
     def receive(self, message: TurnCommand) -> None:
         match message:
             case Tell():
-                self._step(*message.events)
+                self._step(*message.events, messages=message.messages)
                 self._flow.give(self._turn.turn_id)
             case TurnTimer():
                 self._step(core.TimerFired(name=message.name))
@@ -126,7 +128,7 @@ class TurnActor(Actor):
     def _failed(self, answer: CommitFailed) -> None:
         self._outbox.failed(answer)
 
-    def _step(self, *incoming: core.TurnEvent) -> None:
+    def _step(self, *incoming: core.TurnEvent, messages: tuple[MessageRow, ...] = ()) -> None:
         now = core.Now(mono_s=self.clock.monotonic(), wall_s=self.clock.wall())
         drafts: list[events.Draft] = []
         row: TurnRow | None = None
@@ -144,10 +146,11 @@ class TurnActor(Actor):
                         completion = effect.completion
                     case _:
                         told.append(effect)
-        if drafts or row is not None or completion is not None:
+        if drafts or messages or row is not None or completion is not None:
             self._outbox.send(
                 Batch(
                     session_id=self._turn.session_id,
+                    messages=messages,
                     turns=(row,) if row is not None else (),
                     drafts=tuple(drafts),
                     completion=completion,
@@ -160,6 +163,8 @@ class TurnActor(Actor):
         turn_id, session = self._turn.turn_id, self.parent
         assert session is not None
         match effect:
+            case core.CancelTimer():
+                self.cancel_timer(effect.name)
             case core.Withdraw():
                 session.tell(WithdrawMessage(turn_id=turn_id, message_id=effect.message_id))
             case core.PressInterrupt():
@@ -170,8 +175,6 @@ class TurnActor(Actor):
                 session.tell(LookAgain(turn_id=turn_id))
             case core.SetTimer():
                 self.after(effect.delay_s, TurnTimer(turn_id=turn_id, name=effect.name), key=effect.name)
-            case core.CancelTimer():
-                self.cancel_timer(effect.name)
             case core.RecordLate():
                 self.system.dead_letters.record(effect.what, self.ref.name, effect)
             case core.Finish():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +25,10 @@ def quick() -> bool:
 QUICK = quick()
 """Each bench takes smaller counts then: a look, not a figure to quote."""
 
+if TABLES_ENV in os.environ:
+    # started by all.py, which ends a bench that takes too long: what it opened (tmux servers, folders) is closed then
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
 
 def percentile(values: Sequence[float], share: float) -> float:
     """The value that ``share`` of them do not exceed; nan where there is none."""
@@ -31,9 +37,9 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> None:
-    """Print one table; floats with two decimals."""
+    """Print one table; floats with two decimals, and a dash where there is no figure."""
     print(f"\n### {title}\n")
-    print("| " + " | ".join(columns) + " |")
+    print("| " + " | ".join(_text(column) for column in columns) + " |")
     print("|" + "---|" * len(columns))
     for row in rows:
         print("| " + " | ".join(_cell(value) for value in row) + " |")
@@ -43,9 +49,27 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], n
     target = os.environ.get(TABLES_ENV)
     if target:
         with Path(target).open("a") as file:
-            table = {"title": title, "columns": list(columns), "rows": [list(row) for row in rows], "note": note}
-            file.write(json.dumps(table) + "\n")
+            plain = [[_plain(value) for value in row] for row in rows]
+            table = {"title": title, "columns": list(columns), "rows": plain, "note": note}
+            file.write(json.dumps(table, allow_nan=False) + "\n")
+
+
+def skipped(what: str, why: object) -> None:
+    """Say that something was not measured, and why: it is in the JSON too."""
+    show(f"{what}: skipped", ["what", "why"], [[what, str(why).replace("\n", " ")]])
 
 
 def _cell(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    value = _plain(value)
+    if value is None:
+        return "-"
+    return f"{value:,.2f}" if isinstance(value, float) else _text(str(value))
+
+
+def _text(value: str) -> str:
+    return value.replace("|", "\\|")
+
+
+def _plain(value: object) -> object:
+    """As JSON has it: no nan, no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

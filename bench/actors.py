@@ -2,7 +2,7 @@
 
 Usage: PYTHONPATH=src python bench/actors.py [rounds]. Each figure is the median over rounds; each measurement is a process
 of its own, the variants take turns. ``no check`` is the pooled dispatcher with the tracer test cut out of the guard.
-asyncio, thespian and xoscar do the same in ``rivals/actors.py``, each installed into a venv of its own.
+The floor is ``bare``: a thread with a SimpleQueue for each "actor", nothing around the handler. asyncio, thespian and xoscar do the same in ``rivals/actors.py``, each installed into a venv of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import queue
 import statistics
 import subprocess
 import sys
@@ -20,19 +21,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _report import QUICK
+from _report import QUICK, show, skipped
 from rivals._venv import MissingError, python_with
 
-OURS = ("pykka", "pooled", "pinned", "pooled no check", "pooled traced")
+OURS = ("bare", "pykka", "pooled", "pinned", *(() if QUICK else ("pooled no check", "pooled traced")))
 RIVALS = {"asyncio": (), "thespian": ("thespian==4.0.1",), "xoscar": ("xoscar==0.12.2",)}
 VARIANTS = (*OURS, *RIVALS)
 SENDERS = 4
+SCENARIO_S = 60 if QUICK else 120
 RIVAL_SCRIPT = Path(__file__).parent / "rivals" / "actors.py"
-TELLS = 100_000
+TELLS = 20_000 if QUICK else 100_000
 FAN = 1_000
-FAN_ROUNDS = 30
-ASKS = 4_000
-MANY = 10_000
+FAN_ROUNDS = 10 if QUICK else 30
+ASKS = 1_000 if QUICK else 4_000
+MANY = 1_000 if QUICK else 10_000
 
 
 def proc_status(field: str) -> int:
@@ -42,8 +44,35 @@ def proc_status(field: str) -> int:
     raise LookupError(field)
 
 
+class Bare(threading.Thread):
+    """What an actor cannot do without: a thread, a queue, a loop."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._queue: queue.SimpleQueue[tuple[Any, queue.SimpleQueue[int] | None]] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        count = 0
+        while True:
+            _, reply = self._queue.get()
+            count += 1
+            if reply is not None:
+                reply.put(count)
+
+    def tell(self, message: Any) -> None:
+        self._queue.put((message, None))
+
+    def ask(self, message: Any) -> int:
+        reply: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._queue.put((message, reply))
+        return reply.get(timeout=60)
+
+
 def make(variant: str) -> tuple[Callable[[int], list[Any]], Callable[[Any, Any], Any]]:
     """How to start n counting actors, and how to ask one."""
+    if variant == "bare":
+        return (lambda n: [Bare() for _ in range(n)]), (lambda ref, m: ref.ask(m))
     if variant == "pykka":
         import pykka
 
@@ -158,12 +187,12 @@ def measure(variant: str, scenario: str) -> dict[str, float]:
         ask(ref, 0)
     spent, cpu = time.perf_counter() - began, time.process_time()
     out = {
-        "10,000 actors: KiB each": (proc_status("VmRSS") - rss) / MANY,
-        "10,000 actors: threads": float(proc_status("Threads") - threads),
-        "10,000 actors: start + first ask, us each": spent / MANY * 1e6,
+        f"{MANY:,} actors: KiB each": (proc_status("VmRSS") - rss) / MANY,
+        f"{MANY:,} actors: threads": float(proc_status("Threads") - threads),
+        f"{MANY:,} actors: start + first ask, us each": spent / MANY * 1e6,
     }
     time.sleep(1)
-    out["10,000 actors: idle CPU, %"] = (time.process_time() - cpu) * 100
+    out[f"{MANY:,} actors: idle CPU, %"] = (time.process_time() - cpu) * 100
     return out
 
 
@@ -184,34 +213,51 @@ def main(rounds: int) -> None:
         try:
             commands[variant] = command_of(variant)
         except MissingError as reason:
-            print(f"{variant}: skipped: {reason}")
+            skipped(variant, reason)
     figures: dict[str, dict[str, list[float]]] = {}
     for number in range(rounds):
         for scenario in ("tell", "fan-in", "fan", "ask", "many"):
             for variant, command in commands.items():
                 if scenario == "many" and (number > 0 or variant in ("pooled no check", "pooled traced")):
                     continue
-                done = subprocess.run(
-                    [*command, *([variant] if variant in OURS else []), scenario],
-                    capture_output=True,
-                    text=True,
-                    timeout=120,
-                    check=False,
-                )
+                try:
+                    done = subprocess.run(
+                        [*command, *([variant] if variant in OURS else []), scenario],
+                        capture_output=True,
+                        text=True,
+                        timeout=SCENARIO_S,
+                        check=False,
+                    )
+                except subprocess.TimeoutExpired:
+                    skipped(f"{variant}, {scenario}", f"took more than {SCENARIO_S} s")
+                    continue
                 if done.returncode:
-                    print(f"{variant}, {scenario}: failed: {done.stderr.strip().splitlines()[-1:]}")
+                    skipped(f"{variant}, {scenario}", done.stderr.strip().splitlines()[-1:])
                     continue
                 for name, value in json.loads(done.stdout.splitlines()[-1]).items():
                     figures.setdefault(name, {}).setdefault(variant, []).append(value)
-    print(f"{'':43}" + "".join(f"{variant:>18}" for variant in VARIANTS) + "   pooled : pykka")
-    for name, by_variant in figures.items():
-        row = {variant: statistics.median(values) for variant, values in by_variant.items()}
-        cells = "".join(f"{row[v]:>18,.1f}" if v in row else f"{'':>18}" for v in VARIANTS)
-        ratio = f"{row['pooled'] / row['pykka']:>10.2f}" if row.get("pykka") and "pooled" in row else ""
-        print(f"{name:43}{cells}{ratio}")
-    tells = {variant: statistics.median(values) for variant, values in figures["tell 1-1, per s"].items()}
-    print(f"tells with the tracer off : without the check = {tells['pooled'] / tells['pooled no check']:.2f}")
-    print(f"tells with tracing on : off                   = {tells['pooled traced'] / tells['pooled']:.2f}")
+    medians = {
+        name: {variant: statistics.median(values) for variant, values in by_variant.items()}
+        for name, by_variant in figures.items()
+    }
+    rows: list[list[object]] = []
+    for name, row in medians.items():
+        pooled = row.get("pooled")
+        ratios = [pooled / row[other] if pooled and row.get(other) else float("nan") for other in ("bare", "pykka")]
+        rows.append([name, *(row.get(variant, float("nan")) for variant in VARIANTS), *ratios])
+    show(
+        "Actors",
+        ["", *VARIANTS, "pooled to bare", "pooled to pykka"],
+        rows,
+        "bare: a thread and a SimpleQueue each, the floor.",
+    )
+    tells = medians.get("tell 1-1, per s", {})
+    if "pooled no check" in tells and "pooled traced" in tells:
+        costs = [
+            ["with the tracer off, to without the check", tells["pooled"] / tells["pooled no check"]],
+            ["with tracing on, to off", tells["pooled traced"] / tells["pooled"]],
+        ]
+        show("Tells of the pooled dispatcher", ["what", "ratio"], costs)
 
 
 if __name__ == "__main__":

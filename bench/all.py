@@ -1,6 +1,9 @@
 """Run every bench, print its tables as markdown. With ``--json FILE``, write them with the machine's description too.
 
-Figures depend on the machine and on its neighbours: compare ratios, and look at the load that is printed.
+Each bench is a process of its own with a bound in time: one that hangs is ended with all that it started, and the others
+go on. The file is written anew after each, so a run that is broken off leaves what it had. The stress runs are not here
+(`make stress`). Figures depend on the machine and on its neighbours: compare ratios, and look at the load that is printed.
+
 Usage: python bench/all.py [--only NAME,NAME] [--quick] [--json bench-results.json]
 """
 
@@ -10,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -23,8 +27,27 @@ from typing import Any
 from _report import QUICK, TABLES_ENV
 
 HERE = Path(__file__).resolve().parent
-BENCH_MAX_S = 60.0 if QUICK else 400.0
+BENCHES: dict[str, tuple[float, float]] = {
+    "completion_latency": (150, 420),
+    "panes": (120, 300),
+    "turns_per_second": (90, 240),
+    "actors": (240, 900),
+    "journal": (60, 120),
+    "wake_ups": (60, 120),
+    "tmux_typing": (60, 120),
+    "transcript_tailing": (60, 300),
+    "restart": (120, 300),
+    "idle_sessions": (90, 180),
+    "fairness": (90, 240),
+    "tracing_cost": (60, 240),
+    "top": (60, 180),
+    "provider_latency": (300, 900),
+    "rival_turns": (900, 2400),
+}
+"""In this order; the seconds that each may take, quick and whole. The last two download or install once."""
 PACKAGES = ("pykka", "msgspec", "watchdog", "libtmux", "lastword")
+END_S = 30.0
+"""What a bench that took too long has for closing what it opened."""
 
 
 def machine() -> dict[str, Any]:
@@ -64,39 +87,53 @@ def load() -> list[float]:
     return [round(value, 2) for value in os.getloadavg()]
 
 
-def run(script: Path) -> dict[str, Any]:
-    """One bench in a process of its own; its output is shown as it comes."""
+def run(script: Path, bound_s: float, end_s: float = END_S) -> dict[str, Any]:
+    """One bench in a process of its own, for ``bound_s`` seconds at most; its output is shown as it comes."""
     before, began = load(), time.monotonic()
     print(f"\n## {script.stem}\n", flush=True)
+    lines: list[str] = []
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as tables:
-        fenced = "show(\n" not in script.read_text()  # those that print plain lines
-        if fenced:
-            print("```", flush=True)
         process = subprocess.Popen(
             [sys.executable, str(script)],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, TABLES_ENV: tables.name},
+            start_new_session=True,
         )
-        assert process.stdout is not None
-        too_long = threading.Timer(BENCH_MAX_S, process.kill)
-        too_long.daemon = True
-        too_long.start()
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            sys.stdout.write(line)
-            sys.stdout.flush()
-        status = process.wait()
-        too_long.cancel()
-        if fenced:
-            print("```", flush=True)
+
+        def show_output() -> None:
+            assert process.stdout is not None
+            with process.stdout:
+                for line in process.stdout:
+                    lines.append(line)
+                    sys.stdout.write(line)
+                    sys.stdout.flush()
+
+        reader = threading.Thread(target=show_output, daemon=True)
+        reader.start()
+        too_long = False
+        try:
+            process.wait(bound_s)
+        except subprocess.TimeoutExpired:
+            too_long = True
+            process.terminate()
+            try:
+                process.wait(end_s)
+            except subprocess.TimeoutExpired:
+                pass
+        finally:
+            _end_group(process)
+        reader.join(end_s)  # whoever left the group may hold its end of the pipe
         found = [json.loads(line) for line in tables]
-    if status:
-        print(f"**{script.stem} ended with status {status}**", flush=True)
+    status = process.returncode
+    outcome = f"took more than {bound_s:g} s" if too_long else f"ended with status {status}" if status else ""
+    outcome = outcome or ("" if found else "printed no table")
+    if outcome:
+        print(f"**{script.stem} {outcome}**", flush=True)
     return {
         "bench": script.stem,
         "status": status,
+        "outcome": outcome or "measured",
         "tables": found,
         "text": [] if found else lines,
         "load_before": before,
@@ -105,24 +142,44 @@ def run(script: Path) -> dict[str, Any]:
     }
 
 
+def _end_group(process: subprocess.Popen[str]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()
+
+
+def summary(results: list[dict[str, Any]]) -> str:
+    """A table of the benches themselves."""
+    lines = ["\n## What was run\n", "| bench | outcome | tables | s | load before, after |", "|---|---|---|---|---|"]
+    for each in results:
+        loads = f"{each['load_before'][0]}, {each['load_after'][0]}"
+        lines.append(f"| {each['bench']} | {each['outcome']} | {len(each['tables'])} | {each['took_s']} | {loads} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", default="", help="names of benches, with commas")
+    parser.add_argument("--only", default="", help=f"with commas, of {', '.join(BENCHES)}")
     parser.add_argument("--quick", action="store_true", help="smaller counts (or LASTWORD_BENCH_QUICK=1)")
     parser.add_argument("--json", default="", metavar="FILE", help="write everything there as well")
     args = parser.parse_args()
-    scripts = sorted(path for path in HERE.glob("*.py") if path.stem != "all" and not path.stem.startswith("_"))
-    wanted = set(args.only.split(",")) if args.only else {path.stem for path in scripts}
+    wanted = args.only.split(",") if args.only else list(BENCHES)
+    if unknown := set(wanted) - set(BENCHES):
+        parser.error(f"no such bench: {', '.join(sorted(unknown))}")
     about = machine()
     print("# Benches" + (", a quick look" if QUICK else "") + "\n")
     for key, value in about.items():
         print(f"- {key}: {value if not isinstance(value, dict) else ', '.join(f'{k} {v}' for k, v in value.items())}")
     print(f"- load average before: {load()}", flush=True)
-    results = [run(script) for script in scripts if script.stem in wanted]
-    if args.json:
-        described = {"machine": about, "quick": QUICK, "measured_at": time.time(), "results": results}
-        Path(args.json).write_text(json.dumps(described, indent=1) + "\n")
-    return 1 if any(result["status"] for result in results) else 0
+    described: dict[str, Any] = {"machine": about, "quick": QUICK, "measured_at": time.time(), "results": []}
+    for name in wanted:
+        described["results"].append(run(HERE / f"{name}.py", BENCHES[name][0 if QUICK else 1]))
+        if args.json:
+            Path(args.json).write_text(json.dumps(described, indent=1, allow_nan=False) + "\n")
+    print(summary(described["results"]), flush=True)
+    return int(any(result["outcome"] != "measured" for result in described["results"]))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from lastword.transports.memory import MemoryCli
 
 THINK_S = 0.03
 """From the prompt's record to the terminal one."""
-SAMPLES = {1: 60, 100: 200} if QUICK else {1: 240, 10: 400, 100: 800, 1000: 1600}
+SAMPLES = {1: 50, 10: 100, 100: 200, 1000: 300} if QUICK else {1: 240, 10: 400, 100: 800, 1000: 1600}
 PER_S = {1: 25, 10: 50, 100: 100, 1000: 100}
 """Turns that end per second, all sessions together."""
 BLOCKS = 4
@@ -187,7 +187,7 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--sessions", default="1,100" if QUICK else "1,10,100,1000")
+    parser.add_argument("--sessions", default="1,10,100,1000")
     parser.add_argument("--durability", default="power" if QUICK else "power,process")
     parser.add_argument("--folder", default=".", help="on the disk to measure")
     args = parser.parse_args()

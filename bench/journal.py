@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from _report import QUICK
+from _report import QUICK, percentile, show
 
 from lastword.actors.core.events import AssistantMessage, Draft
 from lastword.actors.core.ids import SessionId, TurnId
@@ -69,35 +69,33 @@ def commits(journal: SqliteJournal, start: int, groups: int, size: int) -> tuple
     return spent, (time.thread_time() - cpu_s) / (groups * size)
 
 
-def show(name: str, spent: list[float], floor_p50_s: float, size: int = 1, cpu_s: float | None = None) -> None:
-    ordered = sorted(spent)
-    p50_s, p99_s = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
-    cpu = "" if cpu_s is None else f"  cpu {cpu_s * 1e6:5.0f} us/batch"
-    print(
-        f"{name:32s} p50 {p50_s * 1e3:7.3f} ms  p99 {p99_s * 1e3:7.3f} ms  {len(spent) * size / sum(spent):8.0f} /s"
-        f"  {p50_s / floor_p50_s:6.2f} x floor{cpu}"
-    )
+def row(round_no: int, name: str, spent: list[float], floor_p50_s: float, size: int, cpu_s: float) -> list[object]:
+    p50_s = percentile(spent, 0.5)
+    figures = [p50_s * 1e3, percentile(spent, 0.99) * 1e3, round(len(spent) * size / sum(spent)), p50_s / floor_p50_s]
+    return [round_no + 1, name, *figures, cpu_s * 1e6]
 
 
 def main() -> None:
     base = Path(tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else "."))
+    rows: list[list[object]] = []
     try:
         for round_no in range(ROUNDS):
             folder = base / str(round_no)
             folder.mkdir()
             floors = floor(folder)
-            floor_p50_s = sorted(floors)[len(floors) // 2]
-            show("floor: 4 kB + fdatasync", floors, floor_p50_s)
+            floor_p50_s = percentile(floors, 0.5)
+            rows.append(row(round_no, "floor: 4 kB + fdatasync", floors, floor_p50_s, 1, float("nan")))
             for durability in ("power", "process"):
                 journal = SqliteJournal.open(folder / durability, durability=durability)
                 alone, cpu_s = commits(journal, 0, ALONE, 1)
-                show(f"{durability}: 1 per commit", alone, floor_p50_s, 1, cpu_s)
+                rows.append(row(round_no, f"{durability}: 1 per commit", alone, floor_p50_s, 1, cpu_s))
                 grouped, cpu_s = commits(journal, ALONE, GROUPS, GROUP)
-                show(f"{durability}: {GROUP} per commit", grouped, floor_p50_s, GROUP, cpu_s)
+                rows.append(row(round_no, f"{durability}: {GROUP} per commit", grouped, floor_p50_s, GROUP, cpu_s))
                 journal.close()
-            print()
     finally:
         shutil.rmtree(base)
+    columns = ["round", "what", "commit p50 ms", "p99", "batches/s", "p50 to the floor", "CPU us/batch"]
+    show("Journal commits, SQLite WAL, a turn's end in each batch", columns, rows)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from _report import QUICK, show
 LIVE_MAX = 100
 TURNS = 3
 GROUP = 200
-ROUNDS = 2 if QUICK else 3
+ROUNDS = 1 if QUICK else 3
 WAIT_S = 60.0
 
 
@@ -194,7 +194,7 @@ def child(part: str, folder: Path, sessions: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--sessions", default="10,1000" if QUICK else "10,1000,10000")
+    parser.add_argument("--sessions", default="10,1000,10000")
     parser.add_argument("--folder", default=".")
     parser.add_argument("--part", choices=["life", "floor"], help="inner use: each is a process of its own")
     args = parser.parse_args()

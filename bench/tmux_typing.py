@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _report import QUICK
+from _report import QUICK, percentile, show
 
 from lastword.transports.tmux import PaneHandle, TmuxServer
 
@@ -29,20 +29,20 @@ while data := os.read(0, 65536): os.write(log, data)
 """
 
 
+ROWS: list[list[object]] = []
+
+
 def row(name: str, call: Callable[[], object], rounds: int) -> None:
     times = []
     for _ in range(rounds):
         began = time.perf_counter()
         call()
         times.append((time.perf_counter() - began) * 1e3)
-    show(name, times)
+    note(name, times)
 
 
-def show(name: str, times: list[float]) -> None:
-    times.sort()
-    print(
-        f"{name:44} p50 {times[len(times) // 2]:8.2f}   p99 {times[min(len(times) - 1, int(len(times) * 0.99))]:8.2f}"
-    )
+def note(name: str, times: list[float]) -> None:
+    ROWS.append([name, len(times), percentile(times, 0.5), percentile(times, 0.99)])
 
 
 def main() -> None:
@@ -51,11 +51,16 @@ def main() -> None:
         server = TmuxServer(f"lwb-{os.getpid()}")
         began = time.perf_counter()
         server.start()
-        print(f"server started and attached in {(time.perf_counter() - began) * 1e3:.0f} ms")
+        note("server started and attached", [(time.perf_counter() - began) * 1e3])
         try:
             measure(server, Path(folder), rounds)
         finally:
             server.stop(0.1)
+    show(
+        "Typing into a pane: a control client; with a dash: a tmux process a command, ms",
+        ["what", "n", "p50", "p99"],
+        ROWS,
+    )
 
 
 def measure(server: TmuxServer, folder: Path, rounds: int) -> None:
@@ -98,26 +103,26 @@ def measure(server: TmuxServer, folder: Path, rounds: int) -> None:
     few = max(20, rounds // 5)
     row("look", lambda: wait(pane.look), rounds)
     row(
-        "  a process: capture-pane + display-message",
+        "- a process: capture-pane + display-message",
         lambda: (tmux("capture-pane", "-p", *target), tmux("display-message", "-p", *target, "#{pane_title}")),
         few,
     )
     row("paste 50 B", lambda: wait(pane.paste, small), rounds)
     row("paste 50 B, landed", landed(lambda: pane.paste(small, lambda _: None), 62), rounds)
-    row("  a process: load-buffer + paste-buffer", lambda: paste_by_process(small), few)
+    row("- a process: load-buffer + paste-buffer", lambda: paste_by_process(small), few)
     row("paste 100 kB", lambda: wait(pane.paste, large), few)
     row("paste 100 kB, landed", landed(lambda: pane.paste(large, lambda _: None), 100_012), few)
-    row("  a process: load-buffer + paste-buffer", lambda: paste_by_process(large), few)
+    row("- a process: load-buffer + paste-buffer", lambda: paste_by_process(large), few)
     row("press Enter", lambda: wait(pane.press, "Enter", named=True), rounds)
     row("press Enter, landed", landed(lambda: pane.press("Enter", on_done=lambda _: None), 1), rounds)
-    row("  a process: send-keys", lambda: tmux("send-keys", *target, "Enter"), few)
+    row("- a process: send-keys", lambda: tmux("send-keys", *target, "Enter"), few)
     row("look_then_press", lambda: wait(pane.look_then_press, lambda _: True, "Enter", named=True), rounds)
     windows = []
     for _ in range(rounds):
         seen: list[float] = []
         wait(pane.look_then_press, lambda _, seen=seen: seen.append(time.perf_counter()) is None, "Enter", named=True)
         windows.append((time.perf_counter() - seen[0]) * 1e3)
-    show("  check called -> press acknowledged", windows)
+    note("- check called -> press acknowledged", windows)
 
 
 if __name__ == "__main__":

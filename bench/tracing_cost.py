@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _report import percentile, show
+from _report import QUICK, percentile, show
 
 from lastword import Runtime
 from lastword.actors.system.tracing import JsonlTracer
@@ -71,7 +71,7 @@ class Stretches:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--blocks", type=int, default=150, help="of four stretches: off, on, on, off")
+    parser.add_argument("--blocks", type=int, default=15 if QUICK else 150, help="of four stretches: off, on, on, off")
     parser.add_argument("--sessions", type=int, default=8)
     parser.add_argument("--turns", type=int, default=12, help="of each session in a stretch")
     parser.add_argument("--durability", choices=["process", "power"], default="process")

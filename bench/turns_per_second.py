@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from _report import QUICK, percentile, show
+from _turn_floor import turns_per_second
 
 from lastword import AsyncRuntime, Runtime
 from lastword.runtime._edge import Edge
@@ -82,15 +83,32 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=15 if QUICK else 60, help="of each session")
     parser.add_argument("--folder", default=".", help="on the disk to measure")
     args = parser.parse_args()
-    rows = []
+    rows: list[list[object]] = []
     for durability in ("power", "process"):
         with tempfile.TemporaryDirectory(dir=args.folder, prefix=".bench-") as name:
-            rows.append(threaded(Path(name) / "a", durability, args.sessions, args.turns))
-            rows.append(asyncio.run(on_a_loop(Path(name) / "b", durability, args.sessions, args.turns)))
+            power = durability == "power"
+            floor = turns_per_second(Path(name) / "f", sync=power, sessions=args.sessions, turns=args.turns)
+            ours = [
+                threaded(Path(name) / "a", durability, args.sessions, args.turns),
+                asyncio.run(on_a_loop(Path(name) / "b", durability, args.sessions, args.turns)),
+            ]
+            rows += [[*row, round(floor), floor / speed] for row in ours if isinstance(speed := row[4], int)]
     show(
         "Turns per second, in-process transport, one turn at a time in each session",
-        ["host", "durability", "sessions", "turns", "turns/s", "turn p50 ms", "turn p99 ms", "CPU ms/turn"],
+        [
+            "host",
+            "durability",
+            "sessions",
+            "turns",
+            "turns/s",
+            "turn p50 ms",
+            "turn p99 ms",
+            "CPU ms/turn",
+            "floor, turns/s",
+            "floor to ours",
+        ],
         rows,
+        "Floor: a thread a session, two appends a turn through one writer, in the same run; no actors, no SQLite, no answer.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Append -> wake-up, by source. Prints p50, p99, threads, and the CPU of an idle watcher.
+"""Append -> wake-up, by source. Prints p50, p99, threads, and the CPU of an idle watcher; raw inotify is the floor.
 
 Run: python bench/wake_ups.py [files ...]
 """
@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from _report import QUICK
+from _report import QUICK, percentile, show
 
 from lastword.transports.watch import FileWatcher
 
@@ -21,7 +21,7 @@ PACE_S = 0.002
 IDLE_S = 1.0 if QUICK else 4.0
 
 
-def measure(source: str, files: int) -> None:
+def measure(source: str, files: int) -> list[object]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         paths = [root / f"d{n}" / "s.jsonl" for n in range(files)]
@@ -57,17 +57,16 @@ def measure(source: str, files: int) -> None:
             os.close(fd)
             time.sleep(PACE_S)
         watcher.close()
-        times.sort()
-        print(
-            f"{source:9} {files:5} files  p50 {times[len(times) // 2]:6.2f}  p99 {times[int(len(times) * 0.99)]:6.2f} ms"
-            f"  late {lost}  threads {threads}  set up {set_up * 1e3:5.0f} ms  idle {idle:4.1f} % of a core"
-        )
+        figures = [percentile(times, 0.5), percentile(times, 0.99), lost, threads, set_up * 1e3, idle]
+        return [source, files, *figures]
 
 
 def main() -> None:
+    rows: list[list[object]] = []
     for files in [int(word) for word in sys.argv[1:]] or ([1, 100] if QUICK else [1, 100, 1000]):
-        for source in ("inotify", "watchdog"):
-            measure(source, files)
+        rows += [measure(source, files) for source in ("inotify", "watchdog")]
+    columns = ["source", "files", "p50 ms", "p99", "later than 1 s", "threads", "set up ms", "idle CPU % of a core"]
+    show("Append -> wake-up of a watcher", columns, rows)
 
 
 if __name__ == "__main__":

@@ -289,7 +289,7 @@ def ask(folder: Path, request: Request, *, wait_s: float = ANSWER_WAIT_S) -> Res
 
     Raises:
         UsageError: ``host_unreachable``: nobody serves this folder.
-        RejectedError: ``unsupported_text``: no Unicode.
+        RejectedError: ``unsupported_text``: no Unicode, or too long.
         TransportError: ``transport_timeout``, ``transport_failed``: it did not answer in time, or broke off.
         LastwordError: what the host itself answered.
     """
@@ -297,6 +297,9 @@ def ask(folder: Path, request: Request, *, wait_s: float = ANSWER_WAIT_S) -> Res
         data = msgspec.json.encode(request) + b"\n"
     except UnicodeEncodeError:
         raise RejectedError("unsupported_text", "the text is no Unicode", remedy="Replace what is none") from None
+    if len(data) > LINE_BYTES_MAX:
+        reason = f"a message of {len(data)} bytes is too long"
+        raise RejectedError("unsupported_text", reason, remedy=f"At most {LINE_BYTES_MAX} bytes: put it into a file")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(wait_s)
         try:
@@ -306,7 +309,7 @@ def ask(folder: Path, request: Request, *, wait_s: float = ANSWER_WAIT_S) -> Res
             raise UsageError(
                 "host_unreachable",
                 f"no live host serves {folder}",
-                remedy="Name the --state folder of a host that runs; a session goes on only in its own live host",
+                remedy="Name the --state folder of a host that runs; without one: lastword run --session SESSION TEXT",
             ) from error
         try:
             connection.sendall(data)

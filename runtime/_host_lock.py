@@ -47,6 +47,11 @@ class HostLock:
             raise
         _HELD.add(self)
 
+    @property
+    def held(self) -> bool:
+        """Whether this process took it and has not given it back; what stands at the paths by now is not looked at."""
+        return self._file_fd is not None
+
     def keep(self) -> None:
         """Take again what by path is no longer ours: the lock's file was deleted, or the folder was replaced.
 

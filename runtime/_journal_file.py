@@ -10,6 +10,7 @@ import contextlib
 import os
 import sqlite3
 import stat
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -34,6 +35,9 @@ CHECKPOINT_PAGES: Final = 4000
 
 WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 """A write-ahead log that grew larger (a long reader held it up) is cut back to this."""
+
+SETTLED_NS: Final = 1_000_000_000
+"""A folder that changed so lately may change again without its stamp showing it: file systems count time in ticks."""
 
 _CANNOT_WRITE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -69,6 +73,15 @@ def corrupt(path: Path, detail: str) -> JournalError:
         "journal_corrupt",
         f"{path} is not a readable journal ({detail})",
         remedy="Move it away together with its -wal and -shm files, or choose another state folder.",
+    )
+
+
+def unreadable(path: Path, detail: str) -> JournalError:
+    """The error for a journal that cannot be read by this user, or from this place."""
+    return JournalError(
+        "journal_failed",
+        f"{path} cannot be read ({detail})",
+        remedy="Read it as the user whose it is, or copy the whole folder to a place of your own and name that.",
     )
 
 
@@ -138,10 +151,30 @@ class JournalFile:
         db = self._connect("ro")
         try:
             db.execute("PRAGMA query_only = ON")
+            if self.readonly:
+                db.execute("SELECT 1 FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             db.close()
-            raise translated(error, "opening it to read", self.path) from error
+            code = getattr(error, "sqlite_errorcode", None)
+            if not self.readonly or not isinstance(code, int) or code & 0xFF not in _CANNOT_WRITE:
+                raise translated(error, "opening it to read", self.path) from error
+            return self._connect_unwritable(error)
         return db
+
+    def _connect_unwritable(self, error: sqlite3.Error) -> sqlite3.Connection:
+        """Where nothing can be written, not even the index of the log that a reader shares with a writer: of a journal
+        that was closed, that is one without a log, nobody needs it.
+        """
+        try:
+            logged = Path(f"{self.path}-wal").stat().st_size > 0
+        except FileNotFoundError:
+            logged = False
+        except OSError as unseen:
+            raise unreadable(self.path, unseen.strerror or type(unseen).__name__) from unseen
+        if logged:
+            detail = "its write-ahead log is not folded in, and its folder cannot be written"
+            raise unreadable(self.path, detail) from error
+        return self._connect("ro", immutable=True)
 
     def release(self) -> None:
         """Give the folder free for another host. Idempotent."""
@@ -149,6 +182,20 @@ class JournalFile:
             self._lock.release()
 
     # --- the file under our hands ---------------------------------------------------------------------------------
+
+    def stamp(self) -> Stamp | None:
+        """Which folder stands at the path, and when a name in it was last made, renamed or deleted: while two stamps
+        are equal, the files at the paths of journal and lock are the same ones. None: that cannot be said now.
+        """
+        if self._lock is None or not self._lock.held:
+            return None
+        try:
+            facts = self.folder.stat()
+        except OSError:
+            return None
+        if time.time_ns() - facts.st_ctime_ns < SETTLED_NS:
+            return None
+        return facts.st_dev, facts.st_ino, facts.st_ctime_ns
 
     def identity(self) -> Identity:
         """Which files stand at the journal's paths now: the database, its write-ahead log and that one's index; None
@@ -214,8 +261,8 @@ class JournalFile:
         finally:
             os.close(fd)
 
-    def _connect(self, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
-        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}"
+    def _connect(self, mode: Literal["rw", "ro"], *, immutable: bool = False) -> sqlite3.Connection:
+        uri = f"file:{quote(str(self.path.absolute()))}?mode={mode}{'&immutable=1' if immutable else ''}"
         try:
             return sqlite3.connect(
                 uri,
@@ -297,7 +344,13 @@ class JournalFile:
             raise
 
     def _check_readable(self) -> None:
-        if not self.path.is_file():
+        try:
+            there = stat.S_ISREG(self.path.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            there = False
+        except OSError as error:
+            raise unreadable(self.path, error.strerror or type(error).__name__) from error
+        if not there:
             raise JournalError(
                 "journal_failed",
                 f"there is no journal at {self.path}",
@@ -338,6 +391,7 @@ class JournalFile:
         return version
 
 
+Stamp: TypeAlias = tuple[int, int, int]
 Identity: TypeAlias = tuple[tuple[int, int] | None, ...]
 
 

@@ -318,15 +318,8 @@ class Numbers:
             )
         known.last_event, known.last_at = event.type, event.at
         match body:
-            case events.SessionOpened():
-                known.provider, known.transport = body.provider, body.transport
-            case events.ProviderStarted():
-                known.cli = "runs"
-            case events.SessionGone():
-                known.cli = "gone"
-                known.dialogs.clear()
-            case events.SessionSwitched():
-                known.provider, known.transport, known.cli = body.provider, body.transport, "starting"
+            case events.AssistantMessage() | events.MessageSubmitted() | events.ToolStarted() | events.ToolFinished():
+                return  # as of the rest, only that it came
             case events.MessageAccepted():
                 if event.turn_id is not None:
                     known.turns.setdefault(event.turn_id, event.at)
@@ -337,11 +330,20 @@ class Numbers:
                     known.waiting.discard(event.message_id)
                 if event.turn_id is not None and isinstance(body, events.TurnStarted):
                     known.turns.setdefault(event.turn_id, event.at)
+            case events.CompletionReached():
+                self._completed(known, body.completion)
+            case events.SessionOpened():
+                known.provider, known.transport = body.provider, body.transport
+            case events.ProviderStarted():
+                known.cli = "runs"
+            case events.SessionGone():
+                known.cli = "gone"
+                known.dialogs.clear()
+            case events.SessionSwitched():
+                known.provider, known.transport, known.cli = body.provider, body.transport, "starting"
             case events.MessageUndelivered():
                 if event.message_id is not None:
                     known.waiting.discard(event.message_id)
-            case events.CompletionReached():
-                self._completed(known, body.completion)
             case events.DialogOpened():
                 known.dialogs.add(body.dialog_id)
             case events.DialogClosed():

@@ -86,8 +86,7 @@ class Session:
         submission = _submission(text, deadline_s, message_id, run=not queue, reply=Future(), outcome=outcome)
         self._tell(submission, submission.reply)
         try:
-            self._wait(submission.reply, ACK_S)
-            return self._runtime._hub.returned(self._wait(outcome))  # noqa: SLF001
+            return self._runtime._hub.returned(self._wait(outcome, ACK_S, submission.reply))  # noqa: SLF001
         except KeyboardInterrupt:
             self._abandon(submission)
             return self._runtime._hub.returned(self._wait(outcome))  # noqa: SLF001
@@ -186,10 +185,12 @@ class Session:
         if self._ref is not None:
             self._ref.try_tell(Abandon(submit=submission))
 
-    def _wait(self, future: Future[_T], bound_s: float | None = None) -> _T:
-        """Wait without ever hanging on an actor that has died."""
+    def _wait(self, future: Future[_T], bound_s: float | None = None, sign: Future[Any] | None = None) -> _T:
+        """Wait without ever hanging on an actor that has died. The bound ends where the ``sign`` came in time."""
         waited = 0.0
         while True:
+            if sign is not None and sign.done():
+                bound_s = None
             step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
             alive = self._ref is not None and self._ref.is_alive()
             try:
@@ -200,7 +201,7 @@ class Session:
                 waited += step
                 if not alive:
                     raise RejectedError("session_closed", "the session ended before it answered") from None
-                if bound_s is not None and waited >= bound_s:
+                if _overdue(bound_s, waited, sign):
                     raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s") from None
 
 
@@ -231,8 +232,7 @@ class AsyncSession:
         submission = _submission(text, deadline_s, message_id, run=not queue, reply=Future(), outcome=outcome)
         session._tell(submission, submission.reply)  # noqa: SLF001
         try:
-            await self._wait(submission.reply, ACK_S)
-            return session._runtime._hub.returned(await self._wait(outcome))  # noqa: SLF001
+            return session._runtime._hub.returned(await self._wait(outcome, ACK_S, submission.reply))  # noqa: SLF001
         except asyncio.CancelledError:
             session._abandon(submission)  # noqa: SLF001
             raise
@@ -257,11 +257,13 @@ class AsyncSession:
         self._session._runtime._check_here()  # noqa: SLF001
         await asyncio.to_thread(self._session.close, grace_s=grace_s)
 
-    async def _wait(self, future: Future[_T], bound_s: float | None = None) -> _T:
+    async def _wait(self, future: Future[_T], bound_s: float | None = None, sign: Future[Any] | None = None) -> _T:
         waiting: asyncio.Future[Any] = asyncio.wrap_future(future)
         waiting.add_done_callback(_seen)
         waited = 0.0
         while True:
+            if sign is not None and sign.done():
+                bound_s = None
             step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
             ref = self._session._ref  # noqa: SLF001
             alive = ref is not None and ref.is_alive()
@@ -272,8 +274,13 @@ class AsyncSession:
             waited += step
             if not alive:
                 raise RejectedError("session_closed", "the session ended before it answered")
-            if bound_s is not None and waited >= bound_s:
+            if _overdue(bound_s, waited, sign):
                 raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s")
+
+
+def _overdue(bound_s: float | None, waited_s: float, sign: Future[Any] | None) -> bool:
+    """Whether the bound ran out, and the sign that ends it did not come at the last moment."""
+    return bound_s is not None and waited_s >= bound_s and (sign is None or not sign.done())
 
 
 def _seen(future: asyncio.Future[Any]) -> None:

@@ -15,7 +15,8 @@ from typing import Any, Self
 from kit_system import until
 from lastword import Completion, Event, Runtime, Session, events
 from lastword.runtime.testing import SEALED_HOMES, Rehearsal
-from lastword.transports.process import Carrier, ProcessId, carriers, pid_start
+from lastword.transports.family import Carrier, carriers
+from lastword.transports.process import ProcessId, pid_start
 from lastword.transports.relay import RELAY
 from lastword.transports.structured import MARK
 

@@ -11,6 +11,7 @@ from kit_system import until
 from lastword import Runtime
 from lastword.actors.core.ids import SessionId, TurnId
 from lastword.actors.core.ports import Batch, Cursor, SessionRow, TurnRow
+from lastword.actors.core.world import Bytes
 from lastword.runtime._edge import Edge
 from lastword.runtime._journal import SqliteJournal
 from lastword.transports.files import LocalFiles
@@ -35,6 +36,21 @@ class Everything:
 
     def read_small(self, path, max_bytes):
         return (self._world if path.startswith(self._world.root) else self._local).read_small(path, max_bytes)
+
+
+class Counted:
+    """How many bytes were read of real files."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        real = LocalFiles.read_from
+
+        def read_from(files, path, *where):
+            read = real(files, path, *where)
+            self.bytes += len(read.data) if isinstance(read, Bytes) else 0
+            return read
+
+        LocalFiles.read_from = read_from  # type: ignore[method-assign]
 
 
 class Wakes:
@@ -100,6 +116,7 @@ def main() -> None:
     prepare(folder, case, offset)
     world = MemoryWorld()
     wakes = Wakes(world)
+    counted = Counted()
     edge = Edge(transport=world, files=Everything(world), wakes=wakes, close=world.close)
     with Runtime.open(folder / "warm", edge=edge) as warm:  # modules and pools that any host has are no growth
         warm.session("memory").run("x")
@@ -132,6 +149,7 @@ def main() -> None:
                 "attach_s": attach_s,
                 "settled_s": settled_s,
                 "grown_mib": (resident_kib("VmHWM") - before) / 1024,
+                "read_mib": counted.bytes / 1024 / 1024,
                 "other_turns": len(turns) // 2,
                 "slowest_other_s": max(turns),
                 "status": done.status,

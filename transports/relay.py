@@ -14,7 +14,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from lastword.transports.process import Carrier, ProcessId, carriers, pid_start
+from lastword.transports.family import Carrier, carriers
+from lastword.transports.process import ProcessId, pid_start
 
 RELAY = "LASTWORD_RELAY"
 """In the environment of a relay, and of nothing else: whose stream file it writes."""

@@ -18,12 +18,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from lastword.actors.core.adapter import StdoutKind
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError, RejectedError, TransportError
 from lastword.actors.core.world import NotWritten, PerhapsWritten, StdioEndpoint, WriteResult, Written
+from lastword.transports._closing import Closing
 from lastword.transports._guard import guarded
-from lastword.transports.process import Ended, ExitWatcher, ProcessId, carriers, end_families, named, pid_start
+from lastword.transports.family import Ended, carriers, end_families, left_alive
+from lastword.transports.process import ExitWatcher, ProcessId, named, pid_start
 from lastword.transports.relay import DRAIN_S, Relay, left_relays
 from lastword.transports.stream_files import StreamFiles, append_to
 
@@ -62,10 +66,9 @@ class Child:
         self.process = process
         self._relay = relay
         self._exit_noted = exit_noted
+        self._ending = False
         self._deaf = False
         """Its stdout came to its end while it lived."""
-        self.ended: Ended | None = None
-        """What closing took, once closed."""
         self._owner = owner
         self._popen = popen
         self._stdin = -1
@@ -75,8 +78,7 @@ class Child:
         self._lock = threading.Lock()
         self._queue: deque[_Piece] = deque()
         self._queued_bytes = 0
-        self._closing = False
-        self._on_closed: list[Callable[[], None]] = []
+        self._closing = Closing(self._end, lambda: owner.forget(self))
 
     def __repr__(self) -> str:
         return f"<child {self.name!r} pid {self.pid}>"
@@ -179,14 +181,16 @@ class Child:
         """
         if self._relay is not None:
             self._relay.reap()
-        if self.process.is_alive():
-            with self._lock:
-                closing = self._closing
-            if not closing:
-                self._deaf = True
-                self.close(DEAF_GRACE_S)
+        if self.process.is_alive() and not self._ending:
+            self._deaf = True
+            self.close(DEAF_GRACE_S)
 
     # --- close ------------------------------------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> Ended | None:
+        """What closing took, once closed."""
+        return self._closing.ended
 
     def close(self, grace_s: float, on_done: Callable[[], None] | None = None) -> None:
         """Close its stdin and let it end by itself within the grace; then end its family, gently and hard.
@@ -195,37 +199,18 @@ class Child:
         its own, bounded by the grace and about two seconds, and where a stranger holds the pipe that its stdout is, by
         five more.
         """
-        with self._lock:
-            over = self.ended is not None
-            if not over and on_done is not None:
-                self._on_closed.append(on_done)
-            start = not self._closing
-            self._closing = True
-        if over:
-            if on_done is not None:
-                guarded(on_done)
-        elif start:
-            threading.Thread(target=self._close, args=(grace_s,), name="lastword-close", daemon=True).start()
+        self._ending = True
+        self._closing.begin(grace_s, on_done)
 
-    def _close(self, grace_s: float) -> None:
-        ended = Ended()
-        try:
-            self.shut()
-            by_itself = self.process.wait(grace_s)
-            if self._deaf and not by_itself:
-                self._owner.add_last_words(self.name, DEAF_WORDS)
-            ended = end_families(
-                [self.process], self._owner.marks(self.name), 0.0 if by_itself else min(grace_s, END_S)
-            )
-            if self._relay is not None and not self._relay.end():
-                ended = Ended(ended.killed, (*ended.survivors, self._relay.process.pid))
-        finally:
-            with self._lock:
-                self.ended = ended
-                waiting, self._on_closed = self._on_closed, []
-            self._owner.forget(self)
-            for on_done in waiting:
-                guarded(on_done)
+    def _end(self, grace_s: float) -> Ended:
+        self.shut()
+        by_itself = self.process.wait(grace_s)
+        if self._deaf and not by_itself:
+            self._owner.add_last_words(self.name, DEAF_WORDS)
+        ended = end_families([self.process], self._owner.marks(self.name), 0.0 if by_itself else min(grace_s, END_S))
+        if self._relay is not None and not self._relay.end():
+            ended = msgspec.structs.replace(ended, survivors=(*ended.survivors, self._relay.process.pid))
+        return ended
 
 
 class _Piece:
@@ -287,7 +272,7 @@ class Children(StreamFiles):
     # --- children ---------------------------------------------------------------------------------------------------
 
     def marks(self, name: str) -> tuple[bytes, ...]:
-        """What the environment of a child's family shows, as :func:`~lastword.transports.process.family` takes it."""
+        """What the environment of a child's family shows, as :func:`~lastword.transports.family.family` takes it."""
         return (f"{MARK}={self.stream(name)}\0".encode(),)
 
     def open(
@@ -486,7 +471,7 @@ class Children(StreamFiles):
             if child.ended is None:
                 left.append(named(child.pid))
             else:
-                left += [named(pid) for pid in child.ended.survivors]
+                left += left_alive(child.ended.survivors, unsure=child.ended.unsure)
         self._exits.close()
         return left
 

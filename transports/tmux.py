@@ -26,15 +26,8 @@ from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError, TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import Endpoint, PaneEndpoint
 from lastword.transports._guard import guarded
-from lastword.transports.process import (
-    ExitWatcher,
-    ProcessId,
-    child_start,
-    end_families,
-    family,
-    listener,
-    pid_start,
-)
+from lastword.transports.family import end_families
+from lastword.transports.process import ExitWatcher, ProcessId, child_start, listener, pid_start
 from lastword.transports.tmux_control import SERVER_GONE, Command, ControlClient, Reply, quote
 from lastword.transports.tmux_find import OWNER_OPTION, end_server, is_ours, prepare_folder, reach, server_mark
 from lastword.transports.tmux_pane import PaneHandle, Pressed, Refused, Screen, exit_status, reply_error
@@ -90,11 +83,13 @@ class StopReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         server: it ended when asked, was killed, was gone before, or lives in spite of it.
         killed: pids that needed SIGKILL; ``survivors``: pids that live in spite of it.
+        unsure: some may live unseen (:class:`~lastword.transports.family.Ended`).
     """
 
     server: Literal["ended", "killed", "already_gone", "survives"]
     killed: tuple[int, ...] = ()
     survivors: tuple[int, ...] = ()
+    unsure: bool = False
 
 
 class TmuxServer:
@@ -294,16 +289,18 @@ class TmuxServer:
         ended = end_families(list(leaders.values()), marks, grace_s)
         killed, verdict = set(ended.killed), self._end_server(server, control, lived=lived)
         control.close()
-        left = family(list(leaders.values()), marks)
-        for one in left:
-            one.send(signal.SIGKILL)
-        survivors = tuple(one.pid for one in left if not one.wait(KILL_SERVER_TIMEOUT_S))
-        killed.update(one.pid for one in left)
+        left = end_families(list(leaders.values()), marks, 0.0)
+        killed.update(left.killed)
         if verdict != "survives":
             self.socket_path.unlink(missing_ok=True)
         self._exits.close()
         self._panes.clear()
-        return StopReport(server=verdict, killed=tuple(sorted(killed.difference(survivors))), survivors=survivors)
+        return StopReport(
+            server=verdict,
+            killed=tuple(sorted(killed.difference(left.survivors))),
+            survivors=left.survivors,
+            unsure=left.unsure,
+        )
 
     def _end_server(
         self, server: ProcessId, control: ControlClient, *, lived: bool

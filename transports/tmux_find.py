@@ -18,7 +18,8 @@ from pathlib import Path
 import msgspec
 
 from lastword.actors.core.errors import TransportError
-from lastword.transports.process import ProcessId, carriers, command_line, end_families, listener, parent
+from lastword.transports.family import carriers, end_families
+from lastword.transports.process import ProcessId, command_line, listener, parent
 
 OWNER_OPTION = "@lastword"
 SOCKET_PATH_BYTES_MAX = 107

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, TransportError
 from lastword.actors.core.world import Endpoint, PaneEndpoint
+from lastword.transports.family import left_alive
 from lastword.transports.process import named
 from lastword.transports.tmux import TmuxServer
 
@@ -109,7 +110,7 @@ class RenewingTmux:
         left: list[str] = []
         for server in reversed(self._servers):
             report = server.stop(grace_s)
-            left += [named(pid) for pid in report.survivors]
+            left += left_alive(report.survivors, unsure=report.unsure)
             if report.server == "survives" and server.process is not None:
                 left.append(named(server.process.pid))
         return left

@@ -6,8 +6,8 @@ the edge and the actors carry it out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -219,6 +219,17 @@ class Oracle(Protocol):
     @property
     def quiescent(self) -> bool:
         """Whether no native turn is open and nothing is queued: reading may be resumed here without state."""
+        ...
+
+
+@runtime_checkable
+class ExpectsTurns(Protocol):
+    """An oracle that can be told which native turns are open: it goes on with one whose beginning is not in the record
+    any more (it was cut while nobody looked), where a record of it proves by itself whose it is.
+    """
+
+    def expect(self, native_turns: Collection[str]) -> None:
+        """These began before this reader; told before it is fed anything."""
         ...
 
 

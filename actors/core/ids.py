@@ -14,6 +14,7 @@ MessageId = NewType("MessageId", str)
 
 ENTROPY_BYTES = 10
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 _TIME_BITS = 48
 
 
@@ -22,11 +23,7 @@ def _mint(prefix: str, now_wall_s: float, entropy: bytes) -> str:
         msg = f"an id takes {ENTROPY_BYTES} bytes of entropy, not {len(entropy)}"
         raise ValueError(msg)
     value = (int(now_wall_s * 1000) & ((1 << _TIME_BITS) - 1)) << 80 | int.from_bytes(entropy, "big")
-    digits = []
-    for _ in range(26):
-        value, digit = divmod(value, 32)
-        digits.append(_ALPHABET[digit])
-    return f"{prefix}_" + "".join(reversed(digits))
+    return f"{prefix}_" + "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def mint_session(now_wall_s: float, entropy: bytes) -> SessionId:

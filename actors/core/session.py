@@ -176,7 +176,7 @@ class SessionCore:
         mint: makes a new turn id.
         native_session: the provider's conversation.
         was_settled: whether a native turn that is not remembered here was settled: a transcript that is read again must
-            not open any of them anew.
+            not open any of them anew. Asked only while this may have forgotten one: see :attr:`remembers_all`.
         key: by what the record names a message; "" where only its text tells.
     """
 
@@ -203,6 +203,8 @@ class SessionCore:
         """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
         self._strangers: deque[Pending] = deque(maxlen=STRANGERS_MAX)
         self._closed_natives: dict[str, TurnId] = {}
+        self.remembers_all = False
+        """Whether every settled turn of the session was settled here, and none was forgotten."""
         self._settling: set[TurnId] = set()
         self._backlog: deque[Fact | turns.Superseded | Moved] = deque()
         self._read_before: dict[str, int] = {}
@@ -388,13 +390,14 @@ class SessionCore:
 
     def _remember_closed(self, native_turn: str, turn_id: TurnId) -> None:
         self._closed_natives[native_turn] = turn_id
+        self.remembers_all = self.remembers_all and len(self._closed_natives) <= CLOSED_KEPT_MAX
         forget_oldest(self._closed_natives, CLOSED_KEPT_MAX)
 
     def _over(self, native_turn: str) -> bool:
         """Whether that native turn was settled, in this life or an earlier one."""
         if native_turn in self._closed_natives:
             return True
-        if not self._was_settled(native_turn):
+        if self.remembers_all or not self._was_settled(native_turn):
             return False
         self._remember_closed(native_turn, TurnId(""))
         return True

@@ -157,7 +157,7 @@ class LineMarks:
 
         Args:
             read: up to so many bytes of the file from an offset on.
-            same_start: the file still begins as it did: so it may have been cut within its first line.
+            same_start: the file still begins as it did: so it was cut within its first line, or written anew.
         """
         stand, fall = 0, len(self._ends)
         while stand < fall:
@@ -172,8 +172,6 @@ class LineMarks:
         behind = read(border, BEHIND_CUT_BYTES)
         first, newline, others = behind.partition(b"\n")
         if newline:
-            if not stand:
-                return None
             first = b""
             known = set(zip(self._sums, self._lengths(), strict=True))
             if any((zlib.crc32(line), len(line)) in known for line in others.split(b"\n")[:-1]):

@@ -136,6 +136,7 @@ _STATE_TIMERS: tuple[TimerName, ...] = (
     "answer_grace",
     "record_gone",
 )
+_DISARM = tuple(CancelTimer(name=name) for name in (*_STATE_TIMERS, "deadline"))
 
 
 def step(turn: Turn, event: TurnEvent, now: Now) -> Step:
@@ -811,8 +812,7 @@ def _settle(
     )
     after = msgspec.structs.replace(turn, state=TurnState.SETTLING, completion=completion)
     orphans = tuple(_orphaned_tool(turn, call_id, tool) for call_id, tool in turn.tools.items())
-    disarm = tuple(CancelTimer(name=name) for name in (*_STATE_TIMERS, "deadline"))
-    return after, (*orphans, RecordCompletion(completion=completion), *disarm)
+    return after, (*orphans, RecordCompletion(completion=completion), *_DISARM)
 
 
 def _orphaned_tool(turn: Turn, call_id: str, tool: Tool) -> Emit:

@@ -9,7 +9,6 @@ ended still had is forgotten with it. Safe from any thread; no call blocks, and 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Hashable
 
 UNIT_BYTES = 1024
@@ -33,7 +32,7 @@ class Flow:
     def __init__(self, most: int) -> None:
         self.most = most
         self._lock = threading.Lock()
-        self._shares: Counter[Hashable] = Counter()
+        self._shares: dict[Hashable, int] = {}
         self._under_way = 0
         self._wake: Callable[[], None] | None = None
 
@@ -54,16 +53,16 @@ class Flow:
     def take(self, share: Hashable, count: int = 1) -> None:
         """One piece more is on its way, which weighs so much."""
         with self._lock:
-            self._shares[share] += count
+            self._shares[share] = self._shares.get(share, 0) + count
             self._under_way += count
 
     def give(self, share: Hashable, count: int = 1) -> None:
         """So much is done; what the share does not have is not counted."""
         with self._lock:
-            count = min(count, self._shares[share])
-            self._shares[share] -= count
-            if not self._shares[share]:
-                del self._shares[share]
+            had = self._shares.pop(share, 0)
+            count = min(count, had)
+            if had > count:
+                self._shares[share] = had - count
             wake = self._less(count)
         if wake is not None:
             wake()

@@ -1,35 +1,30 @@
-"""Turns of claude-agent-sdk on one warm client, for ``bench/rival_turns.py``; run with the rival's own interpreter.
-
-``python agent_sdk.py CLI CWD TURNS`` prints one JSON list: when each prompt was given, when its end was in hand
-(Unix seconds), and what the SDK said the answer was. Nothing here is durable: that is how the SDK is.
-"""
+"""claude-agent-sdk: one warm client over stdio. Nothing here is durable: that is how the SDK is."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-import time
-from typing import Any
+
+import _turns
 
 
-async def main(cli: str, cwd: str, turns: int) -> list[dict[str, Any]]:
+async def main() -> None:
     import claude_agent_sdk as sdk
 
-    options = sdk.ClaudeAgentOptions(cli_path=cli, cwd=cwd, permission_mode="bypassPermissions")
-    told = []
+    options = sdk.ClaudeAgentOptions(cli_path=_turns.CLI, cwd=_turns.CWD, permission_mode="bypassPermissions")
     async with sdk.ClaudeSDKClient(options=options) as client:
-        for number in range(turns):
-            prompt = f"turn {number} of a rival"
-            sent = time.time()
+
+        async def ask(prompt: str) -> str:
             await client.query(prompt)
             answer = ""
             async for message in client.receive_response():
                 if isinstance(message, sdk.ResultMessage):
                     answer = message.result or ""
-            told.append({"prompt": prompt, "sent": sent, "told": time.time(), "answer": answer})
-    return told
+            return answer
+
+        _turns.ready("claude-agent-sdk")
+        await _turns.serve_async(ask)
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))), flush=True)
+    _turns.begin()
+    asyncio.run(main())

@@ -7,6 +7,7 @@ It is a host like any other: it branches on no provider's name and reads no pane
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import import_module
 from typing import Any
@@ -54,6 +55,12 @@ class _Lazy(click.Group):
             raise click.UsageError(one_line(error.format_message()), getattr(error, "ctx", None) or ctx) from error
         except KeyboardInterrupt:
             ctx.exit(EXIT_CANCELLED)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # nobody reads any more: no fault
+            named = f"{error.filename}: " if error.filename else ""
+            click.echo(one_line(f"lastword: {named}{error.strerror or type(error).__name__} (os_error)."), err=True)
+            ctx.exit(EXIT_USAGE)
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

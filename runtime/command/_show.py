@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +107,37 @@ def default_state() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "lastword"
 
 
+class _Folder(click.Path):
+    """A path; an empty one, as an unset variable leaves it, is not the folder that one stands in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value in ("", b""):
+            self.fail("an empty path names no folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Seconds(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic in newer ones only
+    """Seconds: finite, not negative."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError):
+            seconds = nan
+        if not 0 <= seconds < inf:
+            self.fail(f"{one_line(str(value), 60)!r} is no number of seconds", param, ctx)
+        return seconds
+
+
+SECONDS = _Seconds()
+
+
 def state_option(command: Any) -> Any:
     """``--state``, alike on every command; None where it was not given."""
     return click.option(
         "--state",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=_Folder(path_type=Path, file_okay=False),
         help="State folder (default: $LASTWORD_STATE, else $XDG_STATE_HOME/lastword).",
     )(command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from importlib import import_module
 from typing import TYPE_CHECKING, get_args
 
 import click
@@ -61,18 +60,10 @@ def command(
 
 
 def _subjects(adapter: str, transport: str | None, *, emulated: bool, argv: str | None) -> list[Subject]:
-    from lastword.runtime.testing.conformance import Subject, subjects  # noqa: PLC0415
+    from lastword.runtime.testing.conformance import load, subjects  # noqa: PLC0415
 
     if ":" in adapter:
-        module, _, name = adapter.partition(":")
-        try:
-            value = getattr(import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise UsageError("usage", f"{adapter} cannot be imported: {error}") from error
-        subject = value() if callable(value) and not isinstance(value, Subject) else value
-        if not isinstance(subject, Subject):
-            raise UsageError("usage", f"{adapter} is no lastword conformance Subject")
-        return [subject]
+        return [load(adapter)]
     return [_built_in(each, emulated=emulated, argv=argv) for each in subjects.subjects(adapter, transport)]
 
 

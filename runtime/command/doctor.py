@@ -139,8 +139,13 @@ def _folder(state: Path) -> Check:
     from lastword.runtime._journal_file import who_else_writes  # noqa: PLC0415 - late
 
     there = state
-    while not there.exists() and there != there.parent:
-        there = there.parent
+    try:
+        while not there.exists() and there != there.parent:
+            there = there.parent
+    except OSError as error:
+        remedy = "Choose a state folder of your own: --state or LASTWORD_STATE"
+        found = f"{there} cannot be looked at ({error.strerror or type(error).__name__})"
+        return Check(name="state", verdict="bad", found=found, remedy=remedy)
     stranger = who_else_writes(there.stat()) if there == state else ""
     if stranger:
         return Check(name="state", verdict="bad", found=f"{state} {stranger}", remedy="chmod 700, or another folder")
@@ -157,11 +162,14 @@ def _folder(state: Path) -> Check:
 
 def _journal(state: Path) -> Check:
     from lastword.runtime._journal import SqliteJournal  # noqa: PLC0415 - late
-    from lastword.runtime._journal_file import FILE_NAME  # noqa: PLC0415
+    from lastword.runtime._journal_file import FILE_NAME, unreadable  # noqa: PLC0415
     from lastword.runtime._migrations import SCHEMA_VERSION  # noqa: PLC0415
 
-    if not (state / FILE_NAME).exists():
-        return Check(name="journal", verdict="ok", found=f"none yet (this program writes version {SCHEMA_VERSION})")
+    try:
+        if not (state / FILE_NAME).exists():
+            return Check(name="journal", verdict="ok", found=f"none yet (this program writes version {SCHEMA_VERSION})")
+    except OSError as error:
+        return _bad("journal", unreadable(state / FILE_NAME, error.strerror or type(error).__name__))
     try:
         journal = SqliteJournal.open(state, readonly=True)
         try:

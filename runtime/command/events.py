@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from lastword.runtime._journal import SqliteJournal
 
 PAGE_EVENTS = 500
+SEQ_MAX = 2**63 - 1
+"""What a journal can count to."""
 
 
 @click.command("events")
 @click.argument("session")
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Only events after this seq.")
+@click.option("--after", type=click.IntRange(min=0, max=SEQ_MAX), default=0, help="Only events after this seq.")
 @click.option("--follow", is_flag=True, help="Wait for further ones; ends when the session is closed.")
 @click.option("--json", "json_form", is_flag=True, help="One JSON object a line.")
 @state_option

@@ -32,6 +32,7 @@ from lastword.runtime.command._progress import open_progress
 from lastword.runtime.command._show import (
     EXIT_DIALOG,
     EXIT_OF_STATUS,
+    SECONDS,
     as_json,
     default_state,
     note,
@@ -79,7 +80,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--model", default="", help="Passed to the CLI.")
 @click.option("--permission-mode", default="", help="Passed to the CLI.")
 @click.option("--transport", help="How the CLI is spoken to (default: in a pane); lastword doctor names what there is.")
-@click.option("--deadline", type=click.FloatRange(min=0), help="Cancel the turn after so many seconds.")
+@click.option("--deadline", type=SECONDS, help="Cancel the turn after so many seconds.")
 @click.option("--json", "json_form", is_flag=True, help="Print the completion as JSON on stdout.")
 @click.option("--rehearse", is_flag=True, help="The real CLI, sealed off, on a scripted model: no key, no network.")
 @click.option("--allow-uncertified", is_flag=True, help="Accept a CLI version that was never certified.")
@@ -128,9 +129,24 @@ def _run(options: _Options, quiet: _Quiet) -> Completion:
                 reason = "--trace is for the host of the session, and that is another one"
                 raise UsageError("usage", reason, remedy=remedy)
             return _in_live_host(options, state, options.session_id)
+        _must_be_on_record(state, options.session_id)
     with ExitStack() as stack:
         place = _place(options, stack)
         return _here(options, place, quiet)
+
+
+def _must_be_on_record(state: Path, session_id: str) -> None:
+    """So that a mistyped folder is not made.
+
+    Raises:
+        UsageError: ``unknown_session``.
+        JournalError: there is no journal, or it cannot be read.
+    """
+    journal = open_reader(state)
+    try:
+        known_session(journal, session_id)
+    finally:
+        journal.close()
 
 
 def _place(options: _Options, stack: ExitStack) -> _Place:

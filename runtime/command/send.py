@@ -9,13 +9,13 @@ import click
 from lastword.actors.core.errors import LastwordError, RejectedError
 from lastword.actors.core.ids import TurnId
 from lastword.runtime.command._desk import RemoteDesk, known_session, open_reader
-from lastword.runtime.command._show import as_json, default_state, one_line, out, read_stdin, state_option
+from lastword.runtime.command._show import SECONDS, as_json, default_state, one_line, out, read_stdin, state_option
 
 
 @click.command("send")
 @click.argument("session")
 @click.argument("text", required=False)
-@click.option("--deadline", type=click.FloatRange(min=0), help="Cancel its turn after so many seconds.")
+@click.option("--deadline", type=SECONDS, help="Cancel its turn after so many seconds.")
 @click.option("--message-id", help="Your own id: the same id again is delivered once.")
 @click.option("--interrupt", is_flag=True, help="Cancel the running turn.")
 @click.option("--turn", help="With --interrupt: only this turn.")
@@ -37,6 +37,10 @@ def command(
     """Send TEXT (``-``: from stdin) to SESSION of a running host; returns with the acknowledgement."""
     if sum((text is not None, interrupt, answer is not None)) != 1:
         raise click.UsageError("give one of TEXT, --interrupt and --answer")
+    if turn is not None and not interrupt:
+        raise click.UsageError("--turn is for --interrupt: a text goes to the session, whatever turn runs")
+    if (deadline is not None or message_id is not None) and text is None:
+        raise click.UsageError("--deadline and --message-id are for a TEXT")
     folder = state or default_state()
     journal = open_reader(folder)
     try:

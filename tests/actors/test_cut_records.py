@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kit_system import WAIT_MAX_S, Do, Probe
 from lastword.actors.core.adapter import SourceSpec
 from lastword.actors.core.facts import AssistantSaid, FileChangedHint, TurnClosed
-from lastword.actors.core.transcript import LineMarks
+from lastword.actors.core.ports import Cursor
+from lastword.actors.core.transcript import LineMarks, Tail
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.transcript import FactsRead, FactsTaken, Follow, TranscriptWatcherActor
 from lastword.transports.files import LocalFiles
@@ -33,12 +36,20 @@ class Parent(Probe):
 class Reading:
     """The watcher on one real file; it looks when it is told to."""
 
-    def __init__(self, system: ActorSystem, path: Path) -> None:
+    def __init__(
+        self, system: ActorSystem, path: Path, expected: tuple[str, ...] = (), cursor: Cursor | None = None
+    ) -> None:
         self.path, self.system, self.log = path, system, []
         parent = system.spawn(Parent, self.log, LocalFiles(), name=f"parent-{path.stem}")
         self.watcher = parent.ask(Do(lambda actor: actor.watcher), timeout_s=WAIT_MAX_S)
         source = SourceSpec(kind="append-jsonl", path=str(path), root=str(path.parent))
-        self.watcher.tell(Follow(source=source, oracle=lambda offset: ClaudeOracle(source, NATIVE, offset)))
+
+        def oracle(offset: int) -> ClaudeOracle:
+            made = ClaudeOracle(source, NATIVE, offset)
+            made.expect(expected)
+            return made
+
+        self.watcher.tell(Follow(source=source, oracle=oracle, cursor=cursor))
         self.look()
 
     def look(self) -> None:
@@ -107,10 +118,36 @@ def test_c02_an_end_behind_any_cut_closes_the_turn_that_runs_and_no_other(system
         reading.append(b"".join(turn(4)))
         reading.look()
         assert ends(reading)["00000004"] == [("completed", "answer 4")], at
-    first = len(turn(1)[0])
-    assert [at for at in lost if at >= first or not late] == [], (
-        "only a cut within the very first record, seen too late"
-    )
+    assert lost == []
+
+
+@pytest.mark.parametrize("seen", ["the answer's start", "nothing"])
+def test_c17_a_cut_while_no_host_lived_costs_only_what_nothing_tells_the_turn_of(system, tmp_path, seen) -> None:
+    """The next host knows the turn by its prompt's name. What was written behind the cut is of that turn where it hangs
+    on that prompt; where all that did is cut off too, nobody can say whose the rest is.
+    """
+    third = turn(3)
+    head = len(b"".join([*turn(1), *turn(2)]))
+    written = 1 if seen == "nothing" else 2
+    before = b"".join([*turn(1), *turn(2), *third[:written]])
+    native = json.loads(third[0])["uuid"]
+    place = Cursor(path="", offset=head, inode=0, device=0)
+    for number, at in enumerate([*cuts(before), 0, head, len(before)]):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_bytes(before)
+        facts = path.stat()
+        os.truncate(path, at)
+        with path.open("ab") as file:
+            file.write(b"".join(third[written:]))
+        tail = Tail()
+        tail.grew(before[:head])
+        cursor = msgspec.structs.replace(place, path=str(path), inode=facts.st_ino, device=facts.st_dev, tail=tail.mark)
+        told = ends(Reading(system, path, expected=(native,), cursor=cursor))
+        end = told.get("00000003")  # of the others each is settled: nothing that is told of them counts any more
+        if written == 1 or at >= head + len(third[0]) + len(third[1]) - 1:
+            assert end == [("completed", "answer 3")], (at, told)
+        else:
+            assert end in (None, [("completed", "answer 3")]), (at, told)
 
 
 def test_c02_a_cut_between_turns_costs_the_next_turn_nothing(system, tmp_path) -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from kit_system import WAIT_MAX_S, Do, Probe, until
 from lastword.actors.core.adapter import SourceSpec
-from lastword.actors.core.facts import CliStatusSeen, EndpointGoneHint, RecordExhausted, UnknownRecord
+from lastword.actors.core.facts import (
+    CliStatusSeen,
+    EndpointGoneHint,
+    FileChangedHint,
+    RecordExhausted,
+    SweepHint,
+    UnknownRecord,
+)
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.transcript import (
@@ -135,6 +142,29 @@ def test_a_line_of_many_pieces_is_one_line(world, told):
     watcher = system.find("watcher")
     until(lambda: (watcher.tell(FactsTaken()), len(said(log)) == 2)[1], within_s=WAIT_MAX_S)
     assert said(log) == [text, "behind it"]
+
+
+@pytest.mark.contract("C17")
+def test_the_next_piece_is_not_even_read_until_the_session_has_taken_this_one(world, told):
+    """Whatever wakes it meanwhile: of a record of any length no more than one piece is held."""
+    system, log = told
+    watcher = system.find("watcher")
+    assert system.settle(WAIT_MAX_S)
+    world.reads.clear()
+    line = msgspec.json.encode(Record(k="said", turn="t", text="y" * 1000)) + b"\n"
+    world.append(RECORD.path, line * (4 * PIECE_BYTES_MAX // len(line)))
+    for pieces in (1, 2, 3):
+        until(lambda pieces=pieces: len(told_of(log)) == pieces, within_s=WAIT_MAX_S)
+        for hint in (SweepHint(), FileChangedHint(path="record"), SweepHint()):
+            watcher.tell(hint)
+        assert system.settle(WAIT_MAX_S)
+        assert (len(told_of(log)), world.reads.count(RECORD.path)) == (pieces, pieces)
+        watcher.tell(FactsTaken())
+    until(lambda: (watcher.tell(FactsTaken()), len(said(log)) == 4 * PIECE_BYTES_MAX // len(line))[1])
+
+
+def told_of(log):
+    return [read for read in log if isinstance(read, FactsRead) and read.facts]
 
 
 def test_a_change_of_the_record_does_not_wait_for_a_look_at_the_registry(world, told):

@@ -2,10 +2,14 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
 from command_kit import Place
+from lastword import RejectedError, Runtime
+from lastword.runtime import _door
 from lastword.runtime._journal import SqliteJournal
 
 
@@ -154,3 +158,47 @@ def test_doctor_knows_that_a_models_api_is_enough_for_a_turn(place: Place) -> No
     assert code == 0, out
     assert "ok    anthropic" in out
     assert "a-key" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", "--state", "", "hi"), "an empty path names no folder"),
+        (("sessions", "--state", ""), "an empty path names no folder"),
+        (("run", "--deadline", "nan", "hi"), "'nan' is no number of seconds"),
+        (("run", "--deadline", "inf", "hi"), "'inf' is no number of seconds"),
+        (("send", "--deadline", "-1", "s_x", "hi"), "'-1' is no number of seconds"),
+        (("send", "s_x", "hi", "--turn", "t_x"), "--turn is for --interrupt"),
+        (("send", "s_x", "--interrupt", "--deadline", "3"), "are for a TEXT"),
+        (("events", "s_x", "--after", "99999999999999999999999"), "is not in the range"),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused(place: Place, words: tuple[str, ...], told: str) -> None:
+    code, out, err = place.lastword(*words)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert "Traceback" not in err
+    assert not (place.cwd / "journal.db").exists()
+
+
+def test_a_mistyped_folder_is_not_made_for_a_session_that_is_to_go_on(place: Place) -> None:
+    mistyped = place.root / "mistyped"
+    assert_refused(place.lastword("run", "--session", "s_x", "--state", str(mistyped), "hi"), "journal_failed")
+    assert not mistyped.exists()
+
+
+def test_a_text_that_no_host_takes_is_refused_before_it_is_sent(place: Place) -> None:
+    with Runtime.open(place.state, serve_socket=True):
+        SESSION = "s_x"
+        assert_refused(place.lastword("send", SESSION, "hi"), "unknown_session")
+        with pytest.raises(RejectedError, match="too long") as refused:
+            _door.ask(place.state, _door.Send(session=SESSION, text="x" * _door.LINE_BYTES_MAX))
+        assert refused.value.kind == "unsupported_text"
+
+
+def test_it_runs_as_a_module_too(place: Place) -> None:
+    for name in ("lastword", "lastword.runtime.command"):
+        done = subprocess.run(
+            [sys.executable, "-m", name, "--version"], env=place.env, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout.split()[0]) == (0, "lastword")

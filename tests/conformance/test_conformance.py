@@ -163,7 +163,7 @@ def test_a_report_without_all_that_is_due_is_not_certified_and_says_real_or_emul
 def test_c53_a_third_partys_adapter_is_certified_by_the_same_kit_through_pytest(tmp_path: Path) -> None:
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(EXAMPLES), *sys.path]),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path != str(EXAMPLES)),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_ADDOPTS": "",
     }
@@ -177,9 +177,9 @@ def test_c53_a_third_partys_adapter_is_certified_by_the_same_kit_through_pytest(
     ]
     kit = ["--pyargs", "lastword.runtime.testing.conformance", "--lastword-subject", "parrot_adapter:SUBJECT"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "-c", os.devnull, "--rootdir", str(tmp_path), *kit],
+        [sys.executable, "-P", "-m", "pytest", *words, "-c", os.devnull, "--rootdir", str(tmp_path), *kit],
         env=environment,
-        cwd=tmp_path,
+        cwd=EXAMPLES,
         capture_output=True,
         text=True,
         timeout=120,
@@ -190,12 +190,12 @@ def test_c53_a_third_partys_adapter_is_certified_by_the_same_kit_through_pytest(
     assert "13 passed" in done.stdout
 
 
-def test_lastword_certify_prints_the_table_and_its_exit_code_tells(tmp_path: Path) -> None:
+def test_lastword_certify_prints_the_table_and_its_exit_code_tells() -> None:
     def certify(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "lastword.runtime.command", "certify", *words],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES), *sys.path])},
-            cwd=tmp_path,
+            [sys.executable, "-P", "-m", "lastword.runtime.command", "certify", *words],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path != str(EXAMPLES))},
+            cwd=EXAMPLES,
             capture_output=True,
             text=True,
             timeout=60,
@@ -209,6 +209,11 @@ def test_lastword_certify_prints_the_table_and_its_exit_code_tells(tmp_path: Pat
     assert certify("nobody").returncode == 2
     assert certify("codex", "--emulated").returncode == 2
     assert certify("claude-code", "--only", "nothing").returncode == 2
+    done = certify("parrot_adapter:SUBJECT", "--only", "oracle_rules")
+    assert done.returncode == 0, done.stderr
+    for name in ("parrot_adapter:NOTHING", "no_such_module:SUBJECT", ":SUBJECT"):
+        done = certify(name)
+        assert (done.returncode, "cannot be imported" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.tmux

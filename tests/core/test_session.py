@@ -377,6 +377,21 @@ def test_c17_a_record_that_is_read_again_opens_and_closes_nothing_twice(settled:
     assert told(session.read([prompt("n1", "a"), closed("n1")])) == [("Count", "late_terminal")]
 
 
+@pytest.mark.contract("C17")
+def test_c17_a_session_that_began_here_asks_no_journal_what_was_settled_until_it_forgets(monkeypatch) -> None:
+    monkeypatch.setattr(core, "CLOSED_KEPT_MAX", 2)
+    asked: list[str] = []
+    session = new_core(was_settled=lambda native: bool(asked.append(native)) or native == "n1")
+    session.remembers_all = True
+    for number in (1, 2, 3):
+        [opened] = session.read([prompt(f"n{number}", "by a person")])
+        assert told(session.read([closed(f"n{number}")])) == [("TurnClosed", opened.turn_id)]
+        session.finished(opened.turn_id)
+    assert asked == []
+    assert told(session.read([prompt("n1", "by a person"), closed("n1")])) == [("Count", "late_terminal")]
+    assert asked == ["n1"], "it was forgotten: the journal knows"
+
+
 def test_facts_of_a_closed_or_an_unknown_turn_are_counted() -> None:
     session = with_messages("a")
     session.read([prompt("n1", "a"), closed("n1")])

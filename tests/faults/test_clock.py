@@ -79,6 +79,23 @@ def test_c02_an_old_prompt_with_the_same_text_is_still_no_record_of_a_new_messag
     assert completed(rig, session)[0].answer == "for the person"
 
 
+@STEPS
+@pytest.mark.contract("C19")
+def test_c19_what_a_person_types_after_the_clock_was_set_is_no_history(make, clock, step_s):
+    """Set back, it is stamped from before the session was ours."""
+    rig = make(manual=True, clock=clock)
+    session = rig.session()
+    sent = away(session.run, "ours")
+    cli = rig.running(session)
+    cli.finish("for us")
+    assert sent.result(WAIT_S).answer == "for us"
+    clock.set_wall(step_s)
+    cli.start_turn("typed by hand")
+    cli.finish("for the person")
+    done = completed(rig, session, 2)[1]
+    assert (done.origin, done.status, done.answer) == ("human_terminal", "completed", "for the person")
+
+
 @pytest.mark.parametrize("step_s", [-DAY_S, HOUR_S])
 @pytest.mark.contract("C07")
 def test_c07_a_deadline_counts_what_passed_and_not_what_the_clock_was_set_by(make, clock, step_s):

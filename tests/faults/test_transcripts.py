@@ -66,6 +66,11 @@ def cut_in_half(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
+def cut_in_the_first(path: Path) -> None:
+    """Within the first record of all: no whole line stands."""
+    os.truncate(path, path.read_bytes().index(b"\n") - 20)
+
+
 def deleted(path: Path) -> None:
     path.unlink()
 
@@ -88,6 +93,7 @@ FAULTS: tuple[Callable[[Path], None], ...] = (
     truncated,
     cut_short,
     cut_in_half,
+    cut_in_the_first,
     deleted,
     moved_aside,
     linked,
@@ -186,7 +192,24 @@ def test_c07_a_deadline_is_kept_though_the_record_cannot_be_read(how):
         assert host.run(session, "third [[say:third answer]]").answer == "third answer"
 
 
-@pytest.mark.parametrize("fault", [other_in_place, replaced, moved_aside], ids=lambda fault: fault.__name__)
+@EACH
+def test_c02_in_the_first_turn_of_all(host, fault):
+    session = host.session()
+    ack = session.send("first [[sleep:0.4]][[say:first answer]]")
+    host.running(session)
+    fault(host.record(session))
+    done = host.completed(session, 1)[0]
+    assert (done.turn_id, done.status, done.answer) == (ack.turn_id, "completed", "first answer")
+    assert host.run(session, "second [[say:second answer]]").answer == "second answer"
+    assert len(host.completed(session, 2)) == 2
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [other_in_place, replaced, moved_aside, truncated, cut_short, cut_in_half, cut_in_the_first],
+    ids=lambda fault: fault.__name__,
+)
 def test_c17_while_no_host_looks(fault):
     with PaneHost() as host:
         session = host.session()

@@ -362,6 +362,7 @@ def test_c40_a_turn_actor_that_dies_is_replaced_under_a_new_epoch_and_settles_on
         assert told.count(once) == 1, once
     assert told.count("assistant_message") == 2
     assert rig.dead_letters().counts()["turn_actor_failed"] == 1
+    assert rig.runtime._journal.message(done.message_id).state == "bound", "its row was told again as well"
     cli.world.manual = False
     assert session.run("and on").status == "completed"
 

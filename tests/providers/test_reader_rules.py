@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cases_kit import BY_PROVIDER, all_facts, oracle_of
-from lastword.actors.core.facts import Fact, TurnClosed
+from lastword.actors.core.facts import Fact, TurnClosed, UnknownRecord
 from lastword.actors.core.outcome import Status
 
 
@@ -135,3 +135,14 @@ def test_c03_a_run_that_the_model_server_refused_failed_as_an_invalid_request() 
     )
     assert end.error is not None
     assert end.error.kind == "invalid_request"
+
+
+@pytest.mark.contract("C04")
+def test_c04_only_the_end_of_its_own_run_closes_a_run_of_muse() -> None:
+    """A damaged file had a terminal record of no run that began, twice: it closed one and the same turn twice."""
+    began = {"stream": {"id": "run-a"}, "payload": {"kind": "run_started"}}
+    end = {"stream": {"id": "run-a"}, "payload": {"kind": "run_terminal", "terminal": "completed", "text": "x"}}
+    stray = {**end, "stream": {"id": "run-b"}}
+    facts = all_facts(BY_PROVIDER["muse"], lines(began, stray, stray, end))
+    assert [end.native_turn for end in closed(facts)] == ["run-a"]
+    assert [fact.what for fact in facts if isinstance(fact, UnknownRecord)] == ["late_terminal", "late_terminal"]

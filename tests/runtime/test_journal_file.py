@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from journal_samples import S1, commit, said, saying, session
+from kit_system import until
 from lastword.actors.core.errors import JournalError
 from lastword.actors.core.ids import SessionId, TurnId
 from lastword.actors.core.ports import Batch
@@ -331,3 +332,79 @@ def test_a_busy_file_is_a_passing_failure(tmp_path):
 
 def test_the_schema_ships_with_the_package():
     assert resources.files("lastword.runtime").joinpath("_schema.sql").is_file()
+
+
+# --- what stands at the paths is looked at once for each change of the folder ---------------------------------------
+
+
+@pytest.fixture
+def quickly_settled(monkeypatch):
+    """Stamps are believed after 50 ms, which is longer than the tick of any file system's clock."""
+    monkeypatch.setattr(_journal_file, "SETTLED_NS", 50_000_000)
+
+
+def looks(journal: SqliteJournal, monkeypatch) -> list[int]:
+    """A list that grows with each look at the files."""
+    seen: list[int] = []
+    look = journal._file.identity
+    monkeypatch.setattr(journal._file, "identity", lambda: seen.append(1) or look())
+    return seen
+
+
+def test_c09_the_files_are_looked_at_again_only_where_the_folder_changed(tmp_path, monkeypatch, quickly_settled):
+    journal = SqliteJournal.open(tmp_path / "state")
+    until(journal._file.stamp)
+    seen = looks(journal, monkeypatch)
+    for n in range(3):
+        commit(journal, saying(start=n))
+    assert len(seen) == 1
+    (tmp_path / "state" / "another").touch()
+    commit(journal, saying(start=3))
+    assert len(seen) == 2, "a folder that has just changed is no proof of anything"
+    journal.close()
+
+
+@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.lock"])
+def test_c09_a_file_deleted_long_after_the_last_look_is_put_back(tmp_path, quickly_settled, name):
+    journal = SqliteJournal.open(tmp_path / "state")
+    until(journal._file.stamp)
+    commit(journal, saying())
+    (tmp_path / "state" / name).unlink()
+    until(journal._file.stamp)  # the folder is quiet again, and is not the one that was looked through
+    commit(journal, saying(start=1))
+    reader = SqliteJournal.open(tmp_path / "state", readonly=True)
+    assert len(reader.events(S1)) == 2
+    reader.close()
+    assert refusal(tmp_path / "state").kind == "journal_locked"
+    journal.close()
+
+
+def test_c09_a_look_that_found_another_file_is_not_taken_for_a_good_one(tmp_path, quickly_settled):
+    journal = SqliteJournal.open(tmp_path / "state")
+    commit(journal, saying())
+    path = tmp_path / "state" / "journal.db"
+    path.rename(tmp_path / "mine.db")
+    path.write_text("a person's notes")
+    until(journal._file.stamp)
+    for _ in range(2):
+        with pytest.raises(JournalError, match="another file was put in the place"):
+            journal.record([saying(start=1)], 101.0)
+        until(journal._file.stamp)
+    path.unlink()
+    (tmp_path / "mine.db").rename(path)
+    commit(journal, saying(start=1))
+    assert len(journal.events(S1)) == 2
+    journal.close()
+
+
+def test_a_folder_that_was_moved_away_is_no_longer_the_one_that_was_looked_through(tmp_path, quickly_settled):
+    journal = SqliteJournal.open(tmp_path / "state")
+    until(journal._file.stamp)
+    commit(journal, saying())
+    (tmp_path / "state").rename(tmp_path / "elsewhere")
+    assert journal._file.stamp() is None
+    with pytest.raises(JournalError):
+        journal.record([saying(start=1)], 101.0)
+    (tmp_path / "elsewhere").rename(tmp_path / "state")
+    commit(journal, saying(start=1))
+    journal.close()

@@ -13,6 +13,7 @@ import pytest
 from host_kit import WAIT_S
 from kit_system import until
 from lastword import Runtime
+from lastword.actors.core.ports import MessageRow
 from lastword.runtime._edge import socket_name
 from lastword.runtime.testing import SCRIPTED_CLI, Rehearsal
 
@@ -86,6 +87,10 @@ def test_c62_nothing_reachable_tells_a_text_or_a_secret_while_a_turn_runs_and_af
         }
         until(lambda: runtime.completion(ack.turn_id), within_s=WAIT_S)
         reachable["files afterwards"] = files(state)
+        kept = runtime._system.dead_letters
+        kept.record(
+            "late", "nobody", MessageRow(message_id="m", session_id=session.session_id, text=PROMPT, taken="queued")
+        )
         reachable["dead letters"] = repr(runtime._system.dead_letters.recent())
     reachable["files at the end"] = files(state)
     out, err = capfd.readouterr()

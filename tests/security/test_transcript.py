@@ -17,7 +17,7 @@ from lastword.actors.core.world import Bytes
 from lastword.actors.system.deadletters import REASONS_MAX, DeadLetters
 from lastword.runtime.command.read import read_files
 from lastword.transports.files import read_from, read_small
-from lastword.transports.providers.claude_code_oracle import ClaudeOracle
+from lastword.transports.providers.claude_code_oracle import ANSWER_CHARS_MAX, CUT_MARK, ClaudeOracle
 from volume_kit import NATIVE, encoded, turn_lines
 
 MIB = 1024 * 1024
@@ -139,6 +139,18 @@ def test_one_line_of_very_many_blocks_takes_time_in_proportion():
     assert sum(len(fact.text) for fact in facts if isinstance(fact, AssistantSaid)) < 32 * MIB
 
 
+def test_an_answer_beyond_its_bound_is_cut_there_and_counted():
+    first, rest = started()
+    reader = oracle_after(first)
+    big = {"type": "text", "text": "x" * (ANSWER_CHARS_MAX + 5)}
+    line = {"type": "assistant", "uuid": "big", "sessionId": NATIVE, "parentUuid": first[-1]["uuid"]}
+    facts = reader.feed("t", encoded([line | {"message": {"id": "m", "stop_reason": "end_turn", "content": [big]}}]))
+    facts += reader.feed("t", encoded([rest[-1] | {"parentUuid": "big"}]))
+    (end,) = closed(facts)
+    assert end.answer == "x" * ANSWER_CHARS_MAX + CUT_MARK
+    assert [fact.what for fact in facts if isinstance(fact, UnknownRecord)] == ["text_beyond_bounds"]
+
+
 def oracle_after(lines):
     reader = oracle()
     reader.feed("t", encoded(lines))
@@ -203,6 +215,14 @@ def test_c02_a_doubled_transcript_opens_and_closes_each_turn_once_for_who_reads_
     assert (turn.status, turn.final_text) == ("completed", "a")
 
 
+@pytest.mark.contract("C02")
+def test_c02_a_prompt_that_stands_there_twice_in_its_turn_opens_it_once():
+    first, rest = started()
+    facts = fed([encoded(first[:1]), encoded(first), encoded(rest)])[0]
+    assert len([fact for fact in facts if isinstance(fact, PromptRecorded)]) == 1
+    assert [(end.status, end.answer) for end in closed(facts)] == [("completed", "a")]
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -226,6 +246,45 @@ def test_broken_bytes_raise_nothing_and_end_nothing(line):
         assert closed(middle) == []
         assert [end.status for end in closed(reader.feed("t", encoded(rest)))] == ["completed"]
     assert isinstance(facts[1], PromptRecorded)
+
+
+REST = b'{"type":"user","sessionId":"' + NATIVE.encode() + b'","uuid":"torn","message":{"content":"abc'
+
+
+@pytest.mark.contract("C02")
+def test_c02_a_record_that_is_glued_to_the_rest_of_another_is_read():
+    """A CLI that was killed as it wrote, and resumed: its next record stands behind half a line."""
+    reader = oracle()
+    first, rest = started()
+    glued = fed([REST + encoded(first) + encoded(rest)], reader)[0]
+    assert [fact.text for fact in glued if isinstance(fact, PromptRecorded)] == ["p"]
+    assert [(end.status, end.answer) for end in closed(glued)] == [("completed", "a")]
+
+
+@pytest.mark.contract("C04")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"X" * 1000 + REST[:20],
+        REST + json.dumps('{"type":"system","subtype":"turn_duration","parentUuid":"P","uuid":"f"}').encode()[1:-1],
+        REST + b'","more":{"type":"system","subtype":"turn_duration","sessionId":"S","parentUuid":"P","uuid":"f"},',
+        REST + b'{"type":"system","subtype":"turn_duration","sessionId":"another","parentUuid":"P","uuid":"f"}',
+        REST + b'{"type":"system","subtype":"turn_duration","parentUuid":"P","uuid":"f"}',
+    ],
+    ids=["no record", "a text in a string", "a part of a record", "another session's", "nobody's"],
+)
+def test_c04_what_stands_in_an_unreadable_line_and_is_no_record_of_this_session_settles_nothing(line):
+    first, rest = started()
+    reader = oracle()
+    reader.feed("t", encoded(first))
+    line = line.replace(b'"P"', f'"{first[0]["uuid"]}"'.encode()).replace(b'"S"', f'"{NATIVE}"'.encode())
+    facts = reader.feed("t", line + b"\n")
+    assert [type(fact) for fact in facts] == [UnknownRecord]
+    assert [end.status for end in closed(reader.feed("t", encoded(rest)))] == ["completed"]
+
+
+def test_very_many_record_beginnings_in_one_unreadable_line_cost_little():
+    fed([b'{"type":' * 100_000 + b"\n" + b'{"parentUuid":"x","type":{' * 30_000 + b"\n"])
 
 
 def strangers(folder):

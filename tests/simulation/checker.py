@@ -166,6 +166,12 @@ class Account:
         away = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in spells)
         return 20.0 + away
 
+    def _over_before(self, native: str, at: float) -> bool:
+        """Whether that native turn had its completion by then."""
+        return any(
+            body.get("native_turn_id") == native and done <= at for _, _, done, body in self.completions.values()
+        )
+
     def _never_ran(self, turn_id: str, at: float, body: dict[str, Any]) -> None:
         """A turn without a native one: no CLI may have it on record as run."""
         message = self.texts[body["message_id"]]
@@ -174,6 +180,8 @@ class Account:
             return  # which of them ran cannot be told by the text; the counts are checked elsewhere
         for taken in self.taken_of(message):
             worked = self.truth.turns.get(taken.native)
+            if taken.fate == "joined" and self._over_before(taken.native, at):
+                continue  # into a turn whose end had been told, since the CLI was moved out of its conversation
             if worked is not None and worked.prompt_at is not None and worked.prompt_at < at - SLACK_S:
                 what = f"{turn_id} {body['status']} {error_kind(body)} by {body['source']}"
                 self.fault(

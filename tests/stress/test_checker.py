@@ -65,7 +65,7 @@ def test_the_report_says_the_same_in_markdown_json_and_a_chart(stress: Any, tmp_
     stress.report(tmp_path, "panes", "Panes", columns, rows, columns[2:], "panes")
     table = (tmp_path / "panes.md").read_text()
     assert table.startswith("### Panes")
-    assert "| paced | 10 | 30.00 | nan |" in table
+    assert "| paced | 10 | 30.00 | - |" in table
     assert [row["p50 ms"] for row in json.loads((tmp_path / "panes.json").read_text())] == [1.5, 30.0]
     drawn = ET.parse(tmp_path / "panes.svg").getroot()
     assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == 3

@@ -62,7 +62,7 @@ class MuseOracle(LineOracle):
             self._facts.append(PromptRecorded(native_turn=native, text="", evidence=evidence, taken="sdk"))
         if line.payload.kind != "run_terminal":
             return  # of the run's inner life, whatever it is: it ends nothing
-        if not self._run:
+        if native != self._run:  # of a run that is over, or that never began
             self._unknown("late_terminal", evidence)
             return
         self._run = ""

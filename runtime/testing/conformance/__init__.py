@@ -19,7 +19,7 @@ from lastword.runtime.testing.conformance._run import (
     run_one,
     table,
 )
-from lastword.runtime.testing.conformance._subject import Subject, Words
+from lastword.runtime.testing.conformance._subject import Subject, Words, load
 
 __all__ = [
     "CERTIFICATIONS",
@@ -35,6 +35,7 @@ __all__ = [
     "certify",
     "claims_without_proof",
     "due",
+    "load",
     "proofs_without_claim",
     "run_one",
     "table",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from lastword.actors.core.adapter import AnyAdapter
+from lastword.actors.core.errors import UsageError
 from lastword.actors.core.tools import Tool
 
 Realness: TypeAlias = Literal["real", "emulated"]
@@ -72,3 +75,24 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """``provider/transport``."""
         return f"{self.adapter.name}/{self.adapter.transport}"
+
+
+def load(name: str) -> Subject:
+    """The subject, or what a function there makes, of ``MODULE:ATTRIBUTE``; modules of the working directory are found.
+
+    Raises:
+        UsageError: it cannot be imported, or is none.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    module, _, attribute = name.partition(":")
+    try:
+        value = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        remedy = "MODULE:SUBJECT, where MODULE is installed or in this directory"
+        raise UsageError("usage", f"{name} cannot be imported: {error}", remedy=remedy) from error
+    subject = value() if callable(value) and not isinstance(value, Subject) else value
+    if not isinstance(subject, Subject):
+        raise UsageError("usage", f"{name} is no lastword conformance Subject")
+    return subject

@@ -6,7 +6,6 @@ several) or the ini option ``lastword_subjects``. NAME is a :class:`Subject`, or
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
@@ -70,14 +69,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _subjects(config: pytest.Config) -> list[Subject]:
-    from lastword.runtime.testing.conformance import Subject  # noqa: PLC0415
+    from lastword import UsageError  # noqa: PLC0415
+    from lastword.runtime.testing.conformance import load  # noqa: PLC0415
 
-    found = []
-    for name in (*config.getoption("--lastword-subject"), *config.getini("lastword_subjects")):
-        module, _, attribute = name.partition(":")
-        value = getattr(import_module(module), attribute)
-        subject = value() if callable(value) and not isinstance(value, Subject) else value
-        if not isinstance(subject, Subject):
-            raise pytest.UsageError(f"{name} is no lastword conformance Subject")
-        found.append(subject)
-    return found
+    try:
+        return [load(name) for name in (*config.getoption("--lastword-subject"), *config.getini("lastword_subjects"))]
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
