@@ -268,6 +268,8 @@ class StdioActor(Actor):
             cwd=message.request.cwd,
             env=message.recipe.env,
             on_opened=lambda result: ref.tell(_Opened(result, epoch)),
+            stdout=message.recipe.stdout,
+            exit_noted=message.recipe.exit_noted,
         )
 
     def _attach(self, attach: Attach, endpoint: StdioEndpoint) -> None:

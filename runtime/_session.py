@@ -72,8 +72,9 @@ class Session:
 
         Args:
             text: the message.
-            deadline_s: after so many seconds the turn is interrupted and settles ``cancelled``, ``kind="deadline"``.
-                None: no limit; a turn has no hidden clock.
+            deadline_s: after so many seconds the turn is interrupted and settles ``cancelled``, ``kind="deadline"``: at
+                once where the CLI stops. One that does not heed that within 10 s (structured) or 15 s (in a pane) is
+                ended, which takes 4 s at most. None: no limit; a turn has no hidden clock.
             message_id: the host's own id; the same id again is delivered once: it waits for what the first one came
                 to. An id whose message ended undelivered stays so: ``not_delivered``.
             queue: take the message also while a turn is active, instead of refusing it as ``busy``.
