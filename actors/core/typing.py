@@ -10,7 +10,6 @@ open nothing is typed, except a host's own answer to that very dialog (:mod:`~la
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Literal, assert_never
@@ -90,7 +89,7 @@ class PaneCore:
         self._rules = rules
         self._epoch = epoch
         self.phase = Phase.UNOPENED
-        self.jobs: deque[Job] = deque()
+        self.jobs: list[Job] = []
         self._dialogs = Dialogs(rules, epoch)
         self._ours = Ours(rules)
         self._interrupt: TurnId | None = None
@@ -298,7 +297,7 @@ class PaneCore:
                 return [LookIn(HOLD_LOOK_S)]
             case NotReady():
                 if now_s - self._since > START_S and self.jobs:
-                    job = self.jobs.popleft()
+                    job = self.jobs.pop(0)
                     reason = f"its input box was not readable within {START_S:g} s: {signal.reason or 'no prompt seen'}"
                     failed = NotDelivered(message_id=job.message_id, kind="launch_failed", reason=reason)
                     return [failed, LookIn(HOLD_LOOK_S)]
@@ -539,7 +538,7 @@ class PaneCore:
         return self._look(fresh=True)
 
     def _done(self, now_s: float) -> list[PaneEffect]:
-        job = self.jobs.popleft()
+        job = self.jobs.pop(0)
         self._withdraw.discard(job.message_id)
         self._ours.remember(job.typed)
         self.phase = Phase.IDLE
