@@ -12,8 +12,8 @@ person moved it to another conversation."""
 HOLD_LOOK_S = 0.25
 """Between looks while a dialog, a person's draft or copy mode holds delivery."""
 LAND_LOOK_S = 0.008
-"""Between looks for what was pasted, evenly for :data:`LAND_EVEN_S`: on a busy machine a CLI draws it 0.1 s later, and a
-look costs 0.3 ms. After that each pause is half as long again, up to :data:`LAND_LOOK_MAX_S`."""
+"""Between looks for what was pasted, evenly for :data:`LAND_EVEN_S`: a CLI on a busy machine draws it 0.1 s later, and
+a look costs 0.3 ms. After that each pause is half as long again, up to :data:`LAND_LOOK_MAX_S`."""
 LAND_EVEN_S = 0.2
 LAND_LOOK_MAX_S = 0.2
 COMMAND_LOOK_S = 0.02
