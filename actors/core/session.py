@@ -201,12 +201,12 @@ class SessionCore:
         self.pending: dict[MessageId, Pending] = {}
         self.open: dict[TurnId, str] = {}
         """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
-        self._strangers: deque[Pending] = deque(maxlen=STRANGERS_MAX)
+        self._strangers: list[Pending] = []
         self._closed_natives: dict[str, TurnId] = {}
         self.remembers_all = False
         """Whether every settled turn of the session was settled here, and none was forgotten."""
         self._settling: set[TurnId] = set()
-        self._backlog: deque[Fact | turns.Superseded | Moved] = deque()
+        self._backlog: deque[Fact | turns.Superseded | Moved] | None = None  # made when there is one: 0.75 KiB
         self._read_before: dict[str, int] = {}
         """Records of the CLI's queue, and how many messages each of them told of."""
 
@@ -357,15 +357,16 @@ class SessionCore:
         took over) is told again, and is passed over where only its text would say which message it is about.
         """
         told: dict[str, int] = {}
+        backlog = self._backlog = self._backlog or deque()
         for fact in facts:
             if not isinstance(fact, InputQueued | InputJoined | InputDropped) or fact.key:
-                self._backlog.append(fact)
+                backlog.append(fact)
                 continue
             record = record_of(fact)
             told[record] = told.get(record, 0) + 1  # one record may tell of two messages with one text
             if told[record] > self._read_before.get(record, 0):
                 self.read_before(record, told[record])
-                self._backlog.append(fact)
+                backlog.append(fact)
         return self._drain()
 
     def read_before(self, record: str, times: int = 1) -> None:
@@ -410,12 +411,13 @@ class SessionCore:
     @property
     def backlog(self) -> int:
         """Facts that wait for a turn to settle."""
-        return len(self._backlog)
+        return len(self._backlog or ())
 
     def _drain(self) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
         while self._backlog and not self._settling:
             effects += self._one(self._backlog.popleft())
+        self._backlog = self._backlog or None
         return effects
 
     def _one(self, fact: Fact | turns.Superseded | Moved) -> list[SessionEffect]:
@@ -448,6 +450,7 @@ class SessionCore:
             case RecordExhausted():
                 return self._exhausted(fact)
             case turns.Superseded():
+                assert self._backlog is not None
                 self._backlog.appendleft(Moved())  # behind the settling of what it ends
                 return self._superseded([turn_id for turn_id, native in self.open.items() if native])
             case Moved():
@@ -523,6 +526,7 @@ class SessionCore:
             return []  # it cannot be merged with one of ours unseen: what it is merged with is named too
         stranger = TypedText(text=fact.text, paste=b"", rewritten=fact.text)
         self._strangers.append(Pending(message_id=MessageId(""), typed=stranger, turn_id=None, stage="queued"))
+        del self._strangers[:-STRANGERS_MAX]
         return []
 
     def _forget_stranger(self, text: str) -> None:

@@ -10,7 +10,6 @@ open nothing is typed, except a host's own answer to that very dialog (:mod:`~la
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Literal, assert_never
@@ -22,11 +21,13 @@ from lastword.actors.core.typing_bounds import (
     ANSWER_AGAIN_S,
     BUSY_LOOK_S,
     CLEARS_MAX,
+    COMMAND_LOOK_S,
     ENTER_AGAIN_MAX_S,
     ENTER_AGAIN_S,
     ENTERS_MAX,
     HOLD_LOOK_S,
     IDLE_LOOK_S,
+    LAND_EVEN_S,
     LAND_LOOK_MAX_S,
     LAND_LOOK_S,
     LANDED_S,
@@ -90,7 +91,7 @@ class PaneCore:
         self._rules = rules
         self._epoch = epoch
         self.phase = Phase.UNOPENED
-        self.jobs: deque[Job] = deque()
+        self.jobs: list[Job] = []
         self._dialogs = Dialogs(rules, epoch)
         self._ours = Ours(rules)
         self._interrupt: TurnId | None = None
@@ -281,7 +282,7 @@ class PaneCore:
             self._delay = PROOF_LOOK_S
             self._absent_since = None
         report: list[PaneEffect] = [Submitted(message_id=job.message_id, rewritten=job.typed.notes)] if first else []
-        return [*report, *self._look_sooner(PROOF_LOOK_S if job.proved_by_record else LAND_LOOK_S * 4)]
+        return [*report, *self._look_sooner(PROOF_LOOK_S if job.proved_by_record else COMMAND_LOOK_S)]
 
     # --- phases ---------------------------------------------------------------------------------------------
 
@@ -298,7 +299,7 @@ class PaneCore:
                 return [LookIn(HOLD_LOOK_S)]
             case NotReady():
                 if now_s - self._since > START_S and self.jobs:
-                    job = self.jobs.popleft()
+                    job = self.jobs.pop(0)
                     reason = f"its input box was not readable within {START_S:g} s: {signal.reason or 'no prompt seen'}"
                     failed = NotDelivered(message_id=job.message_id, kind="launch_failed", reason=reason)
                     return [failed, LookIn(HOLD_LOOK_S)]
@@ -328,6 +329,7 @@ class PaneCore:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
                 if signal.draft and self.jobs[0].uncertain and self._rules.landed(self.jobs[0].typed, signal.draft):
                     self.phase = Phase.LANDING  # pasted by an earlier life, not submitted: go on from there
+                    self._delay = LAND_LOOK_S
                     return self._look(fresh=True)
                 if signal.draft:
                     if self._ours.shown_by(signal.draft) and self._clears < CLEARS_MAX:
@@ -433,7 +435,8 @@ class PaneCore:
                     return self._fail("the input box could not be read after the paste", now_s)
             case _:
                 assert_never(signal)
-        self._delay = min(self._delay * 1.5, LAND_LOOK_MAX_S)
+        if waited >= LAND_EVEN_S:
+            self._delay = min(self._delay * 1.5, LAND_LOOK_MAX_S)
         return [LookIn(self._delay)]
 
     def _proving(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
@@ -541,7 +544,7 @@ class PaneCore:
         return self._look(fresh=True)
 
     def _done(self, now_s: float) -> list[PaneEffect]:
-        job = self.jobs.popleft()
+        job = self.jobs.pop(0)
         self._withdraw.discard(job.message_id)
         self._ours.remember(job.typed)
         self.phase = Phase.IDLE

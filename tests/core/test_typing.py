@@ -267,6 +267,43 @@ def test_a_withdrawn_text_whose_paste_could_not_go_out_is_not_pasted_again() -> 
     assert effects == [core.WithdrawnReport(message_id=MessageId("m:first"))]
 
 
+@pytest.mark.parametrize("landing", [0.03, 0.108, 0.19])
+def test_a_paste_that_is_drawn_late_is_entered_a_look_after_it_was_drawn(landing: float) -> None:
+    pane = in_phase(Manners(landing=(landing,)), core.Phase.LANDING, "first")
+    pasted = pane.now
+    pane.run(END_S, stop=lambda: bool(pane.submitted))
+    assert pane.now - pasted - landing < 0.015
+
+
+def looks_while_landing(pane: PaneModel) -> int:
+    """How often it looks until it is in another phase."""
+    looks = 0
+    number = 0
+    while pane.core.phase is core.Phase.LANDING:
+        looks += pane.core._looking not in (0, number)
+        number = pane.core._looking or number
+        step = pane.steps
+        pane.run(END_S, stop=lambda step=step: pane.steps > step)  # type: ignore[misc]
+    return looks
+
+
+def test_a_paste_that_is_never_drawn_is_looked_for_some_dozens_of_times_and_not_more() -> None:
+    pane = in_phase(Manners(lost_pastes=1), core.Phase.LANDING, "first")
+    assert 10 < looks_while_landing(pane) < 60
+    pane.run(END_S)
+    assert pane.submitted == ["first"]
+
+
+def test_a_text_of_an_earlier_life_that_a_person_takes_away_is_looked_for_no_more_often() -> None:
+    pane = PaneModel(Manners())
+    pane.at(0.0, pane.open)
+    pane.at(0.5, lambda: pane.become(box=("first",)))
+    pane.at(1.0, lambda: pane.deliver("first", uncertain=True))
+    pane.run(END_S, stop=lambda: pane.core.phase is core.Phase.LANDING)
+    pane.become(box=())
+    assert looks_while_landing(pane) < 60
+
+
 def test_an_interrupt_presses_escape_once_and_is_moot_once_the_box_is_idle() -> None:
     pane = in_phase(Manners(proof_after=0.01, busy_for=30.0), core.Phase.PROVING, "first")
     pane.run(1.0)
