@@ -80,6 +80,15 @@ def check_tools(tools: object) -> dict[str, Tool]:
     return found
 
 
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """The JSON object that a model wrote for a call, {} where it wrote nothing; None: that text is no JSON object."""
+    try:
+        value = msgspec.json.decode(text) if text.strip() else {}
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def result_text(value: object) -> str:
     """What a function gave, as the model is told it.
 
@@ -90,4 +99,4 @@ def result_text(value: object) -> str:
     return text if len(text) <= RESULT_CHARS_MAX else text[:RESULT_CHARS_MAX] + CUT_MARK
 
 
-__all__ = ["Tool", "ToolCall", "ToolResult", "check_tools", "result_text"]
+__all__ = ["Tool", "ToolCall", "ToolResult", "arguments_of", "check_tools", "result_text"]

@@ -217,4 +217,9 @@ def cut_off(stop: str, what: Literal["refused", "cut", "overflow"]) -> TurnError
             return TurnError(kind="provider_error", message=message, native_kind=stop)
 
 
-__all__ = ["ApiBase", "Options", "cut_off", "resets_at", "turn_error"]
+def unknown_end(stop: str) -> TurnError:
+    """An answer that ended for a reason that nobody here knows: half of one may stand there."""
+    return TurnError(kind="provider_error", message=f"the answer ended for no known reason: {stop}", native_kind=stop)
+
+
+__all__ = ["ApiBase", "Options", "cut_off", "resets_at", "turn_error", "unknown_end"]
