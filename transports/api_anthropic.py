@@ -17,6 +17,7 @@ from lastword.transports.api_hooks import (
     as_json,
     failure_of,
     http_of,
+    no_last_word,
 )
 
 BASE_URL = "https://api.anthropic.com"
@@ -72,14 +73,15 @@ class Pieces:
             case _:
                 pass
 
-    def whole(self) -> dict[str, Any]:
-        """The answer; a call has its ``arguments`` as they were written, where any were.
+    @property
+    def begun(self) -> bool:
+        """Whether the answer has begun."""
+        return bool(self._message)
 
-        Raises:
-            CutOffError: the stream ended before it did.
-        """
+    def whole(self) -> dict[str, Any] | None:
+        """The answer, if it has ended; a call has its ``arguments`` as they were written, where any were."""
         if self._message.get("stop_reason") is None:
-            raise CutOffError("the stream ended before the answer did")
+            return None
         content = []
         for index, block in sorted(self._blocks.items()):
             written = "".join(self._parts.get(index, ()))
@@ -113,7 +115,10 @@ class AnthropicDriver:
         async with await self._client.messages.create(**body, stream=True) as stream:
             async for event in stream:
                 pieces.take(event)
-        return as_json(pieces.whole())
+        whole = pieces.whole()
+        if whole is None:
+            raise no_last_word(stream.response, begun=pieces.begun)
+        return as_json(whole)
 
     def failure(self, error: Exception, at: float) -> Failure:
         """What that exception says."""

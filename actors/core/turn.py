@@ -228,7 +228,7 @@ def _submitted(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case TurnClosed():
             return _close(turn, event, now)
         case RecordExhausted():
-            return _lose(turn, now, "provider_exited", "the CLI ended and its record does not show the prompt")
+            return _lose(turn, now, "provider_exited", f"{_ended(turn)} and its record does not show the prompt")
         case Superseded():
             return _lose(turn, now, "superseded", "the CLI went to another conversation before the prompt was recorded")
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
@@ -270,7 +270,7 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case TurnClosed():
             return _close(turn, event, now)
         case RecordExhausted():
-            return _lose(turn, now, "provider_exited", "the CLI ended and its record holds no end of this turn")
+            return _lose(turn, now, "provider_exited", f"{_ended(turn)} and its record holds no end of this turn")
         case Superseded():
             return _lose(turn, now, "superseded", "the CLI went to another conversation; this one has no end")
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
@@ -738,6 +738,10 @@ def _record_of(turn: Turn) -> Source:
 
 def _fail_delivery(turn: Turn, event: Undeliverable, now: Now) -> Step:
     return _settle(turn, now, "failed", "delivery", error=TurnError(kind=event.kind, message=event.reason))
+
+
+def _ended(turn: Turn) -> str:
+    return "the host that asked the model ended" if turn.transport == "api" else "the CLI ended"
 
 
 def _lose(turn: Turn, now: Now, kind: ErrorKind, message: str) -> Step:

@@ -5,15 +5,19 @@ The service is one that refuses what its vendor refuses (``api_fake``): a conver
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
+from typing import Any
 
 import pytest
 
-from api_fake import Act, Body, FakeService, Stop, Text, Use, prompt_of
+from api_fake import Act, Body, FakeService, Raw, Stop, Text, Use, Whole, chat_chunk, prompt_of
 from api_kit import ApiHost
 from lastword import Tool, ToolCall, events
+from lastword.actors.core.agent import PAUSES_MAX
 from structured_kit import WAIT_S, of_type
 
 PROVIDERS = ["anthropic", "openai", "openai-chat"]
@@ -138,4 +142,118 @@ def test_c03_an_answer_that_ends_with_an_unknown_word_is_no_answer(provider: str
             assert "weird_new_reason" in done.error.message
         assert log.calls == []
         assert session.run("after", deadline_s=WAIT_S).answer == "fine"
+        assert service.refused == []
+
+
+@every
+@pytest.mark.contract("C03")
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [("text/html", "<html>log in</html>"), ("application/json", '{"error": {"message": "soft"}}')],
+)
+def test_c03_a_page_in_place_of_an_answer_is_a_typed_error(provider: str, content_type: str, body: str) -> None:
+    def answers(asked: Body) -> list[Act]:
+        return [Whole(200, content_type, body)] if prompt_of(asked) == "page" else [Text("fine")]
+
+    with speaking(provider, answers) as (host, _):
+        session = host.session()
+        done = session.run("page", deadline_s=WAIT_S)
+        assert done.error is not None
+        assert (done.status, done.error.kind, done.error.native_kind) == ("failed", "provider_error", "no_stream")
+        assert content_type in done.error.message
+        assert session.run("after", deadline_s=WAIT_S).answer == "fine"
+
+
+@pytest.mark.contract("C03")
+@pytest.mark.parametrize("provider", PROVIDERS[:2])
+def test_c03_a_long_pause_that_the_service_wants_until_a_date_is_not_waited_for(provider: str) -> None:
+    until = int(time.time()) + 7200
+    headers = (("retry-after", formatdate(until, usegmt=True)),)
+
+    def answers(_: Body) -> list[Act]:
+        return [Whole(429, "application/json", '{"error": {"message": "later"}}', headers)]
+
+    with speaking(provider, answers) as (host, service):
+        done = host.session().run("hello", deadline_s=WAIT_S)
+        assert done.error is not None
+        assert (done.error.kind, done.error.resets_at) == ("rate_limited", pytest.approx(until, abs=2))
+        assert len(service.asked) == 1
+
+
+@pytest.mark.contract("C05")
+def test_c05_an_answer_that_is_paused_for_ever_ends_after_so_many_requests() -> None:
+    def answers(body: Body) -> list[Act]:
+        return [Text("p"), Stop("pause_turn")] if prompt_of(body) != "after" else [Text("fine")]
+
+    with speaking("anthropic", answers) as (host, service):
+        session = host.session()
+        done = session.run("pause", deadline_s=WAIT_S)
+        assert (done.status, done.answer) == ("failed", None)
+        assert done.error is not None
+        assert (done.error.kind, done.error.native_kind) == ("provider_error", "pause_turn")
+        assert len(service.asked) == PAUSES_MAX + 1
+        assert session.run("after", deadline_s=WAIT_S).answer == "fine"
+
+
+def pieces(*each: dict[str, Any]) -> Raw:
+    return Raw(chat_chunk({"tool_calls": list(each)}))
+
+
+def piece(arguments: str, name: str = "remove", **fields: Any) -> dict[str, Any]:
+    function = {"arguments": arguments} | ({"name": name} if name else {})
+    return {"type": "function", "function": function, **fields}
+
+
+TWO: dict[str, list[Act]] = {
+    "as OpenAI does": [
+        pieces(piece("", index=0, id="p"), piece("", index=1, id="q")),
+        pieces(piece('{"a"', "", index=0), piece('{"a"', "", index=1)),
+        pieces(piece(":1}", "", index=0), piece(":2}", "", index=1)),
+    ],
+    "no ids": [pieces(piece('{"a":1}', index=0), piece('{"a":2}', index=1))],
+    "ids that are null": [pieces(piece('{"a":1}', index=0, id=None), piece('{"a":2}', index=1, id=""))],
+    "no numbers": [pieces(piece('{"a":1}', id="p"), piece('{"a":2}', id="q"))],
+    "no numbers, in turns": [
+        pieces(piece('{"a"', id="p"), piece('{"a"', id="q")),
+        pieces(piece(":1}", "", id="p"), piece(":2}", "", id="q")),
+    ],
+    "no numbers, ids once": [
+        pieces(piece('{"a"', id="p")),
+        pieces(piece(":1}", "")),
+        pieces(piece('{"a"', id="q")),
+        pieces(piece(":2}", "")),
+    ],
+    "no numbers and no ids": [pieces(piece('{"a":1}'), piece('{"a":2}'))],
+    "one number for all": [pieces(piece('{"a":1}', index=0, id="p")), pieces(piece('{"a":2}', index=0, id="q"))],
+    "one number for all and no ids": [pieces(piece('{"a":1}', index=0)), pieces(piece('{"a":2}', index=0))],
+    "names and ids again": [
+        pieces(piece('{"a"', index=0, id="p")),
+        pieces(piece(":1}", index=0, id="p")),
+        pieces(piece('{"a"', index=1, id="q")),
+        pieces(piece(":2}", index=1, id="q")),
+    ],
+    "names again": [
+        pieces(piece('{"a"', index=0), piece('{"a"', index=1)),
+        pieces(piece(":1}", index=0), piece(":2}", index=1)),
+    ],
+    "a name in pieces": [
+        pieces(piece("", "re", index=0, id="p"), piece('{"a":2}', index=1, id="q")),
+        pieces(piece('{"a":1}', "move", index=0)),
+    ],
+}
+
+
+@pytest.mark.contract("C32")
+def test_c32_calls_are_told_apart_however_a_server_of_chat_completions_numbers_them() -> None:
+    def answers(body: Body) -> list[Act]:
+        prompt = prompt_of(body)
+        return [*TWO[prompt], Stop("tool_calls")] if prompt in TWO else [Text("fine")]
+
+    log = Log()
+    with speaking("openai-chat", answers, log.tool) as (host, service):
+        for way in TWO:
+            log.calls.clear()
+            done = host.session().run(way, deadline_s=WAIT_S)
+            assert (done.status, done.answer) == ("completed", "fine"), way
+            assert sorted(log.calls, key=str) == [{"a": 1}, {"a": 2}], way
         assert service.refused == []
