@@ -339,6 +339,11 @@ def test_c21_what_cannot_be_asked_is_refused_with_a_reason(hosts: Callable[..., 
             host.session(*args, **options)
         assert refused.value.kind == "usage"
         assert word in refused.value.reason
+    for transport, words in (("", "'' is no transport"), ("tmux", "is not driven over tmux")):
+        with pytest.raises(UsageError) as elsewhere:
+            host.session(transport=transport)
+        assert elsewhere.value.kind == "unsupported_capability"
+        assert words in elsewhere.value.reason
     host.close()
     model, key = host.env.pop(f"{host.provider.upper()}_MODEL"), host.env.pop(KEY[host.provider])
     host.open()
