@@ -119,7 +119,7 @@ class SessionActor(Actor):
         self.flow = Flow(READ_AHEAD_MAX)
         self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in, self.flow)
         self.book = MessageBook()
-        self.turns = OpenTurns(self, deps.journal, lambda: self.deps.adapter.certified_versions, self.flow)
+        self.turns = OpenTurns(self, deps.journal, self._certified, self.flow)
         self.admission = Admission(self)
         self.controls = Controls(self)
         self.policy = PolicyRoom(self)
@@ -135,6 +135,11 @@ class SessionActor(Actor):
         self._settling_armed = False
         self._ending: dict[TurnId, float] = {}
         """Turns that were told their end, and when (monotonic)."""
+
+    def _certified(self) -> tuple[str, ...] | None:
+        """The versions of its CLI on which its adapter was seen to work; None: an API, which has no CLI."""
+        adapter = self.deps.adapter
+        return None if adapter.transport == "api" else adapter.certified_versions
 
     def configure(self, deps: SessionDeps, request: LaunchRequest, cli_version: str, *, since: float) -> None:
         """The rooms that know the provider, made for the row as it is. ``since``: what its record stamps before that is

@@ -40,7 +40,9 @@ class OpenTurn(msgspec.Struct, kw_only=True):
 class OpenTurns:
     """Lives in one session's actor, whose children the turns are; not thread-safe."""
 
-    def __init__(self, session: Actor, journal: Ref, certified: Callable[[], tuple[str, ...]], flow: Flow) -> None:
+    def __init__(
+        self, session: Actor, journal: Ref, certified: Callable[[], tuple[str, ...] | None], flow: Flow
+    ) -> None:
         self._session = session
         self._journal = journal
         self._flow = flow

@@ -230,7 +230,7 @@ def _submitted(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case TurnClosed():
             return _close(turn, event, now)
         case RecordExhausted():
-            return _lose(turn, now, "provider_exited", _ended(event, "does not show the prompt"))
+            return _lose(turn, now, "provider_exited", _ended(turn, event, "does not show the prompt"))
         case Superseded():
             return _lose(turn, now, "superseded", "the CLI went to another conversation before the prompt was recorded")
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
@@ -272,7 +272,7 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case TurnClosed():
             return _close(turn, event, now)
         case RecordExhausted():
-            return _lose(turn, now, "provider_exited", _ended(event, "holds no end of this turn"))
+            return _lose(turn, now, "provider_exited", _ended(turn, event, "holds no end of this turn"))
         case Superseded():
             return _lose(turn, now, "superseded", "the CLI went to another conversation; this one has no end")
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
@@ -756,10 +756,11 @@ def _fail_delivery(turn: Turn, event: Undeliverable, now: Now) -> Step:
     return _settle(turn, now, "failed", "delivery", error=TurnError(kind=event.kind, message=event.reason))
 
 
-def _ended(exhausted: RecordExhausted, record: str) -> str:
+def _ended(turn: Turn, exhausted: RecordExhausted, record: str) -> str:
+    who = "the host that asked the model" if turn.transport == "api" else "the CLI"
     if exhausted.unread:
-        return f"the CLI ended and its record could not be read, for as long as that was tried: {exhausted.unread}"
-    return f"the CLI ended and its record {record}"
+        return f"{who} ended and its record could not be read, for as long as that was tried: {exhausted.unread}"
+    return f"{who} ended and its record {record}"
 
 
 def _lose(turn: Turn, now: Now, kind: ErrorKind, message: str) -> Step:
