@@ -90,7 +90,6 @@ class TurnActor(Actor):
         self._journal = journal
         self._flow = flow
         self._outbox = Outbox(journal, self.ref, self._retry_in, flow, turn.turn_id)
-        self._completion_tokens: set[int] = set()
         self._finished = False
         self._seq = 0
 

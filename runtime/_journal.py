@@ -16,7 +16,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,17 +24,23 @@ import msgspec
 from msgspec.structs import replace
 
 from lastword.actors.core.errors import JournalError
-from lastword.actors.core.events import CompletionReached, Draft, Event, EventBody
+from lastword.actors.core.events import Event, EventBody
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion
-from lastword.actors.core.ports import Batch, Cursor, Lines, MessageRow, Recorded, SessionRow, TurnRow
+from lastword.actors.core.ports import Batch, Cursor, MessageRow, Recorded, SessionRow, TurnRow
+from lastword.runtime._journal_batch import (
+    COMPLETION,
+    LAST_LINE,
+    MESSAGE,
+    TURN,
+    behind,
+    completion_of,
+    message_of,
+    turn_of,
+    write_batch,
+)
 from lastword.runtime._journal_file import Durability, Identity, JournalFile, corrupt, translated
-
-READERS_MAX: Final = 4
-"""Connections that read at the same time; a further reader waits for one."""
-
-READER_WAIT_S: Final = 30.0
-"""How long it waits at most."""
+from lastword.runtime._journal_readers import Readers, closed_error
 
 CLOSE_WAIT_S: Final = 10.0
 """How long :meth:`SqliteJournal.close` waits for a commit under way."""
@@ -45,42 +51,17 @@ HANGS_S: Final = 5.0
 SEQ_CACHE_MAX: Final = 20_000
 """Sessions whose last seq is remembered between commits."""
 
-_encode = msgspec.json.Encoder().encode
 _body_of: Final = msgspec.json.Decoder(EventBody)
 _session_of: Final = msgspec.json.Decoder(SessionRow)
 _cursor_of: Final = msgspec.json.Decoder(Cursor)
-_message_of: Final = msgspec.json.Decoder(MessageRow)
 _records_of: Final = msgspec.json.Decoder(tuple[str, ...])
-_turn_of: Final = msgspec.json.Decoder(TurnRow)
-_completion_of: Final = msgspec.json.Decoder(Completion)
 
-_PUT_SESSION = """INSERT INTO session (session_id, state, cursor, body) VALUES (?, ?, ?, ?)
-    ON CONFLICT (session_id) DO UPDATE SET
-        state = excluded.state, cursor = coalesce(excluded.cursor, session.cursor), body = excluded.body"""
-_PUT_CURSOR = "UPDATE session SET cursor = ? WHERE session_id = ?"
-_ACCEPT = """INSERT INTO message (message_id, session_id, state, turn_id, accepted_seq, body) VALUES (?, ?, ?, ?, ?, ?)
-    ON CONFLICT (message_id) DO NOTHING"""
-_FINISH_ACCEPT = "UPDATE message SET accepted_seq = ?, body = ? WHERE message_id = ?"
-_PUT_MESSAGE = """INSERT INTO message (message_id, session_id, state, turn_id, accepted_seq, body)
-    VALUES (?, ?, ?, ?, ?, ?)
-    ON CONFLICT (message_id) DO UPDATE SET state = excluded.state, turn_id = excluded.turn_id,
-        accepted_seq = excluded.accepted_seq, body = excluded.body"""
-_PUT_TURN = """INSERT INTO turn (turn_id, session_id, state, body) VALUES (?, ?, ?, ?)
-    ON CONFLICT (turn_id) DO UPDATE SET state = excluded.state, body = excluded.body WHERE turn.state <> 'settled'"""
-_COMPLETE = """INSERT INTO completion (turn_id, session_id, seq, status, committed_at, body) VALUES (?, ?, ?, ?, ?, ?)
-    ON CONFLICT (turn_id) DO NOTHING"""
-_ADD_EVENT = """INSERT INTO event (session_id, seq, at, type, turn_id, message_id, native_at, once, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (session_id, once) WHERE once IS NOT NULL DO NOTHING"""
 _EVENT_COLUMNS = "session_id, seq, at, turn_id, message_id, native_at, body"
 _EVENTS = f"SELECT {_EVENT_COLUMNS} FROM event WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - constants
 _TURN_EVENTS = f"SELECT {_EVENT_COLUMNS} FROM event WHERE turn_id = ? ORDER BY seq"  # noqa: S608 - constants
 _WITH_WORK = """SELECT session_id FROM turn WHERE state <> 'settled'
     UNION SELECT session_id FROM message WHERE turn_id IS NULL AND state NOT IN ('joined', 'undelivered')"""
 _LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM event WHERE session_id = ?"
-_COMPLETION = "SELECT body FROM completion WHERE turn_id = ?"
-_TURN = "SELECT body FROM turn WHERE turn_id = ?"
-_MESSAGE = "SELECT body FROM message WHERE message_id = ?"
 _QUEUE_RECORDS = """SELECT coalesce(json_extract(body, '$.records'), '[]') FROM message
     WHERE session_id = ? ORDER BY ord DESC LIMIT ?"""
 _OPEN_MESSAGES = """SELECT body FROM (
@@ -91,8 +72,6 @@ _OPEN_MESSAGES = """SELECT body FROM (
     ) ORDER BY ord"""
 _SETTLED = """SELECT turn_id FROM turn
     WHERE session_id = ? AND json_extract(body, '$.native_turn') = ? AND state = 'settled' ORDER BY ord DESC LIMIT 1"""
-_LAST_LINE = "SELECT at, body FROM line WHERE conversation = ? ORDER BY at DESC LIMIT 1"
-_ADD_LINE = "INSERT INTO line (conversation, at, body) VALUES (?, ?, ?)"
 _LINES = """SELECT at, body FROM line WHERE conversation = ?1
     AND at >= coalesce((SELECT max(at) FROM line WHERE conversation = ?1 AND at <= ?2), 0) ORDER BY at"""
 _LAST_COMPLETION = "SELECT body FROM completion WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
@@ -112,7 +91,7 @@ class SqliteJournal:
         self._failing = False
         self._began_mono_s: float | None = None
         self._last_seq: dict[SessionId, int] = {}
-        self._readers = _Readers(file)
+        self._readers = Readers(file)
         self._closed = False
 
     @classmethod
@@ -171,7 +150,7 @@ class SqliteJournal:
         """See :meth:`lastword.actors.core.ports.Journal.record`; from one thread at a time, others wait."""
         with self._write_lock:
             if self._closed:
-                raise _closed_error(self.path)
+                raise closed_error(self.path)
             if self._file.readonly:
                 raise JournalError("journal_unwritable", f"{self.path} was opened to be read only")
             self._began_mono_s = time.monotonic()
@@ -221,7 +200,7 @@ class SqliteJournal:
                 if not alone:
                     db.execute("SAVEPOINT batch")
                 try:
-                    recorded = self._apply(db, batch, now_wall_s, self._seq_before(db, batch.session_id, seqs))
+                    recorded = write_batch(db, batch, now_wall_s, self._seq_before(db, batch.session_id, seqs))
                 except (sqlite3.OperationalError, sqlite3.InternalError):
                     raise  # the file, not the batch
                 except Exception as error:
@@ -267,122 +246,6 @@ class SqliteJournal:
             known = int(db.execute(_LAST_SEQ, (session_id,)).fetchone()[0])
         return known
 
-    def _apply(self, db: sqlite3.Connection, batch: Batch, now_wall_s: float, seq: int) -> Recorded:
-        """Write one batch; ``seq`` is the session's last one before it."""
-        _check_one_session(batch)
-        accept = batch.accept
-        if accept is not None:
-            if accept.accepted_at == 0.0:
-                accept = replace(accept, accepted_at=now_wall_s)
-            accept = replace(accept, accepted_seq=seq + len(batch.drafts) + (batch.completion is not None))
-            if not db.execute(_ACCEPT, _message_values(accept)).rowcount:
-                existing = _message_of.decode(db.execute(_MESSAGE, (accept.message_id,)).fetchone()[0])
-                stands = None if batch.completion is None else self._standing(db, batch.completion.turn_id)
-                return Recorded(existing=existing, won=batch.completion is None, completion=stands, last_seq=seq)
-        if batch.session is not None:
-            self._put_session(db, batch.session)
-        for message in batch.messages:
-            self._put_message(db, message)
-        for turn in batch.turns:
-            db.execute(_PUT_TURN, (turn.turn_id, turn.session_id, turn.state, _text(turn)))
-        if batch.cursor is not None and not db.execute(_PUT_CURSOR, (_text(batch.cursor), batch.session_id)).rowcount:
-            raise ValueError("a cursor of a session that has no row")
-        if batch.lines is not None:
-            self._add_lines(db, batch.lines)
-        events: list[Event] = []
-        for draft in batch.drafts:
-            event = _numbered(draft, batch.session_id, seq + 1, now_wall_s)
-            if self._add_event(db, event, draft.once or None):
-                seq += 1
-                events.append(event)
-        won, completion = True, batch.completion
-        if completion is not None:
-            won, completion, event = self._complete(db, completion, seq + 1, now_wall_s)
-            if won:
-                seq += 1
-                events.append(event)
-        if accept is not None and accept.accepted_seq != seq:
-            accept = replace(accept, accepted_seq=seq)
-            db.execute(_FINISH_ACCEPT, (seq, _text(accept), accept.message_id))
-        return Recorded(events=tuple(events), won=won, completion=completion, last_seq=seq)
-
-    @staticmethod
-    def _put_session(db: sqlite3.Connection, row: SessionRow) -> None:
-        cursor = None
-        if row.cursor is not None:
-            cursor, row = _text(row.cursor), replace(row, cursor=None)
-        db.execute(_PUT_SESSION, (row.session_id, row.state, cursor, _text(row)))
-
-    @staticmethod
-    def _add_lines(db: sqlite3.Connection, lines: Lines) -> None:
-        last = db.execute(_LAST_LINE, (lines.conversation,)).fetchone()
-        at = 0 if last is None else _behind(*last)
-        for line in lines.lines:
-            body = line.decode()
-            if "\n" in body:
-                raise ValueError("a line of a record that is two")
-            db.execute(_ADD_LINE, (lines.conversation, at, body))
-            at = _behind(at, body)
-
-    @staticmethod
-    def _put_message(db: sqlite3.Connection, row: MessageRow) -> None:
-        if row.accepted_seq == 0 or row.accepted_at == 0.0:
-            found = db.execute(_MESSAGE, (row.message_id,)).fetchone()
-            if found is not None:
-                before = _message_of.decode(found[0])
-                row = replace(
-                    row,
-                    accepted_seq=row.accepted_seq or before.accepted_seq,
-                    accepted_at=row.accepted_at or before.accepted_at,
-                )
-        db.execute(_PUT_MESSAGE, _message_values(row))
-
-    def _complete(
-        self, db: sqlite3.Connection, completion: Completion, seq: int, now_wall_s: float
-    ) -> tuple[bool, Completion | None, Event]:
-        stamped = replace(completion, times=replace(completion.times, committed_at=now_wall_s))
-        event = Event(
-            session_id=stamped.session_id,
-            seq=seq,
-            at=now_wall_s,
-            body=CompletionReached(completion=stamped),
-            turn_id=stamped.turn_id,
-            message_id=stamped.message_id,
-            native_at=stamped.times.native_ended_at,
-        )
-        values = (stamped.turn_id, stamped.session_id, seq, stamped.status, now_wall_s, _text(stamped))
-        if not db.execute(_COMPLETE, values).rowcount:
-            return False, self._standing(db, completion.turn_id), event
-        found = db.execute(_TURN, (stamped.turn_id,)).fetchone()
-        row = _settled_row(stamped)
-        if found is not None:
-            before = _turn_of.decode(found[0])
-            native = before.native_turn or stamped.native_turn_id or ""
-            row = replace(before, state="settled", native_turn=native)
-        db.execute(_PUT_TURN, (row.turn_id, row.session_id, row.state, _text(row)))
-        self._add_event(db, event, None)
-        return True, stamped, event
-
-    @staticmethod
-    def _standing(db: sqlite3.Connection, turn_id: TurnId) -> Completion | None:
-        found = db.execute(_COMPLETION, (turn_id,)).fetchone()
-        return None if found is None else _completion_of.decode(found[0])
-
-    @staticmethod
-    def _add_event(db: sqlite3.Connection, event: Event, once: str | None) -> bool:
-        values = (
-            event.session_id,
-            event.seq,
-            event.at,
-            event.type,
-            event.turn_id,
-            event.message_id,
-            event.native_at,
-            once,
-            _text(event.body),
-        )
-        return db.execute(_ADD_EVENT, values).rowcount == 1
-
     # --- reading ---------------------------------------------------------------------------------------------
 
     def events(self, session_id: SessionId, after: int = 0, limit: int = 500) -> list[Event]:
@@ -403,7 +266,7 @@ class SqliteJournal:
         return {SessionId(row[0]) for row in self._rows(_WITH_WORK)}
 
     def turn(self, turn_id: TurnId) -> TurnRow | None:
-        return self._one(_turn_of, _TURN, (turn_id,))
+        return self._one(turn_of, TURN, (turn_id,))
 
     def settled_turn(self, session_id: SessionId, native_turn: str) -> TurnId | None:
         rows = self._rows(_SETTLED, (session_id, native_turn))
@@ -415,30 +278,30 @@ class SqliteJournal:
     def turns(self, session_id: SessionId, *, unsettled: bool = False) -> list[TurnRow]:
         only = "AND state <> 'settled'" if unsettled else ""
         query = f"SELECT body FROM turn WHERE session_id = ? {only} ORDER BY ord"  # noqa: S608 - constants
-        return self._many(_turn_of, query, (session_id,))
+        return self._many(turn_of, query, (session_id,))
 
     def message(self, message_id: MessageId) -> MessageRow | None:
-        return self._one(_message_of, _MESSAGE, (message_id,))
+        return self._one(message_of, MESSAGE, (message_id,))
 
     def messages(self, session_id: SessionId) -> list[MessageRow]:
-        return self._many(_message_of, "SELECT body FROM message WHERE session_id = ? ORDER BY ord", (session_id,))
+        return self._many(message_of, "SELECT body FROM message WHERE session_id = ? ORDER BY ord", (session_id,))
 
     def open_messages(self, session_id: SessionId) -> list[MessageRow]:
-        return self._many(_message_of, _OPEN_MESSAGES, (session_id,))
+        return self._many(message_of, _OPEN_MESSAGES, (session_id,))
 
     def queue_records(self, session_id: SessionId, messages: int) -> list[str]:
         newest = self._many(_records_of, _QUEUE_RECORDS, (session_id, messages))
         return [record for records in reversed(newest) for record in records]
 
     def completion(self, turn_id: TurnId) -> Completion | None:
-        return self._one(_completion_of, _COMPLETION, (turn_id,))
+        return self._one(completion_of, COMPLETION, (turn_id,))
 
     def completions(self, session_id: SessionId) -> list[Completion]:
         query = "SELECT body FROM completion WHERE session_id = ? ORDER BY seq"
-        return self._many(_completion_of, query, (session_id,))
+        return self._many(completion_of, query, (session_id,))
 
     def last_completion(self, session_id: SessionId) -> Completion | None:
-        return self._one(_completion_of, _LAST_COMPLETION, (session_id,))
+        return self._one(completion_of, _LAST_COMPLETION, (session_id,))
 
     def last_at(self, session_id: SessionId, event_type: str) -> float | None:
         rows = self._rows(_LAST_OF_TYPE, (session_id, event_type))
@@ -450,7 +313,7 @@ class SqliteJournal:
     def lines(self, conversation: str, offset: int, bytes_max: int) -> tuple[bytes, int]:
         with self._readers.lend() as db:
             try:
-                last = db.execute(_LAST_LINE, (conversation,)).fetchone()
+                last = db.execute(LAST_LINE, (conversation,)).fetchone()
                 pieces: list[bytes] = []
                 held, skip = 0, 0
                 for at, body in db.execute(_LINES, (conversation, offset)):
@@ -462,7 +325,7 @@ class SqliteJournal:
                         break
             except sqlite3.Error as error:
                 raise translated(error, "reading", self.path) from error
-        size = 0 if last is None else _behind(*last)
+        size = 0 if last is None else behind(*last)
         return b"".join(pieces)[skip : skip + bytes_max], size
 
     def close(self) -> None:
@@ -525,113 +388,8 @@ class SqliteJournal:
         return session if row[1] is None else replace(session, cursor=self._decoded(_cursor_of, row[1]))
 
 
-class _Readers:
-    """A bounded pool of connections that read; made when first wanted."""
-
-    def __init__(self, file: JournalFile) -> None:
-        self._file = file
-        self._free: list[sqlite3.Connection] = []
-        self._permits = threading.BoundedSemaphore(READERS_MAX)
-        self._lock = threading.Lock()
-        self._closed = False
-        self._life = 0
-
-    def renew(self) -> None:
-        """The file is another one: none of the connections so far is used again."""
-        with self._lock:
-            self._life += 1
-            free, self._free = self._free, []
-        for db in free:
-            db.close()
-
-    @contextlib.contextmanager
-    def lend(self) -> Iterator[sqlite3.Connection]:
-        if not self._permits.acquire(timeout=READER_WAIT_S):
-            raise JournalError("journal_failed", f"no reader of {self._file.path} came free", retryable=True)
-        try:
-            with self._lock:
-                if self._closed:
-                    raise _closed_error(self._file.path)
-                db = self._free.pop() if self._free else None
-                life = self._life
-            if db is None:
-                db = self._file.connect_reader()
-            try:
-                yield db
-            finally:
-                with self._lock:
-                    keep = not self._closed and life == self._life
-                    if keep:
-                        self._free.append(db)
-                if not keep:
-                    db.close()
-        finally:
-            self._permits.release()
-
-    def close(self) -> None:
-        """Close those that are free; those lent out close when they come back."""
-        with self._lock:
-            self._closed = True
-            free, self._free = self._free, []
-        for db in free:
-            db.close()
-
-
-def _behind(at: int, body: str) -> int:
-    """The place behind that line."""
-    return at + len(body.encode()) + 1
-
-
-def _text(value: Any) -> str:
-    return _encode(value).decode()
-
-
-def _message_values(row: MessageRow) -> tuple[Any, ...]:
-    return (row.message_id, row.session_id, row.state, row.turn_id, row.accepted_seq, _text(row))
-
-
-def _numbered(draft: Draft, session_id: SessionId, seq: int, at: float) -> Event:
-    return Event(
-        session_id=session_id,
-        seq=seq,
-        at=at,
-        body=draft.body,
-        turn_id=draft.turn_id,
-        message_id=draft.message_id,
-        native_at=draft.native_at,
-    )
-
-
-def _settled_row(completion: Completion) -> TurnRow:
-    """The row of a turn that had none when it was settled."""
-    return TurnRow(
-        turn_id=completion.turn_id,
-        session_id=completion.session_id,
-        message_id=completion.message_id,
-        origin=completion.origin,
-        state="settled",
-        native_turn=completion.native_turn_id,
-        parent_turn_id=completion.parent_turn_id,
-        accepted_at=completion.times.accepted_at or 0.0,
-        submitted_at=completion.times.submitted_at,
-        bound_at=completion.times.bound_at,
-    )
-
-
-def _check_one_session(batch: Batch) -> None:
-    """No row may cross a session (C30)."""
-    session_id = batch.session_id
-    for row in (batch.session, batch.accept, batch.completion, *batch.messages, *batch.turns):
-        if row is not None and row.session_id != session_id:
-            raise ValueError("a batch that names two sessions")
-
-
 def _refused(batch: Batch, error: Exception) -> JournalError:
     detail = str(error) if type(error) is ValueError else getattr(error, "sqlite_errorname", type(error).__name__)
     refusal = JournalError("journal_failed", f"a batch of session {batch.session_id} was refused: {detail}")
     refusal.__cause__ = error
     return refusal
-
-
-def _closed_error(path: Path) -> JournalError:
-    return JournalError("journal_closed", f"the journal {path} is closed")

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 from lastword import JournalError, Runtime
-from lastword.runtime import _journal
+from lastword.runtime import _journal_batch
 from lastword.runtime._journal import SqliteJournal
 
 OFFERS_MAX = 50
@@ -60,8 +60,8 @@ def lose_acknowledgements(rng: random.Random, share: float) -> None:
 
 def disable_insert_or_nothing() -> None:
     """Break the product on purpose, to see that the checker sees it: a second completion replaces the first."""
-    insert, _ = _journal._COMPLETE.split("ON CONFLICT")
-    _journal._COMPLETE = insert.replace("INSERT", "INSERT OR REPLACE", 1)
+    insert, _ = _journal_batch._COMPLETE.split("ON CONFLICT")
+    _journal_batch._COMPLETE = insert.replace("INSERT", "INSERT OR REPLACE", 1)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import pytest
 
 from kit_system import until
@@ -18,6 +19,7 @@ from lastword.actors.system.clock import ManualClock
 from lastword.runtime._journal import SqliteJournal
 from lastword.runtime.testing.memory import memory_edge
 from lastword.transports.memory import MemoryCli, MemoryWorld
+from lastword.transports.providers.memory import Record
 
 WAIT_S = 20.0
 
@@ -142,6 +144,13 @@ def completed(rig: Rig, session: Session, count: int = 1) -> list[Any]:
     """The completions, once there are as many as that."""
     until(lambda: len(completions(rig, session)) >= count, within_s=WAIT_S)
     return completions(rig, session)
+
+
+def prompts(rig: Rig, session: Session) -> list[str]:
+    """What the CLI really took as prompts, in order."""
+    lines = rig.world.contents(rig.cli(session).path).splitlines()
+    records = [msgspec.json.decode(line, type=Record) for line in lines]
+    return [record.text for record in records if record.k == "prompt"]
 
 
 def away(call: Callable[..., Any], *args: Any, **named: Any) -> Future[Any]:

@@ -35,7 +35,6 @@ class Pane:
         )
         self.tmux("set-option", "-g", "remain-on-exit", "on")
         self.pid = int(self.tmux("display-message", "-p", "#{pane_pid}"))
-        self.server_pid = int(self.tmux("display-message", "-p", "#{pid}"))
 
     def __enter__(self) -> Self:
         return self

@@ -137,7 +137,6 @@ class Services:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._drivers: dict[str, asyncio.Task[Driver]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(REQUESTS_MAX)
         self._running: set[threading.Thread] = set()
         self._runs: set[ToolRun] = set()

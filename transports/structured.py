@@ -19,6 +19,7 @@ from pathlib import Path
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError, RejectedError, TransportError
 from lastword.actors.core.world import NotWritten, PerhapsWritten, StdioEndpoint, WriteResult, Written
+from lastword.transports._closing import Closing
 from lastword.transports._guard import guarded
 from lastword.transports.process import Ended, ExitWatcher, ProcessId, carriers, end_families, named, pid_start
 from lastword.transports.stream_files import StreamFiles, append_to
@@ -44,8 +45,6 @@ class Child:
     def __init__(self, owner: Children, name: str, process: ProcessId, popen: subprocess.Popen[bytes] | None) -> None:
         self.name = name
         self.process = process
-        self.ended: Ended | None = None
-        """What closing took, once closed."""
         self._owner = owner
         self._popen = popen
         self._stdin = -1
@@ -55,8 +54,7 @@ class Child:
         self._lock = threading.Lock()
         self._queue: deque[_Piece] = deque()
         self._queued_bytes = 0
-        self._closing = False
-        self._on_closed: list[Callable[[], None]] = []
+        self._closing = Closing(self._end, lambda: owner.forget(self))
 
     def __repr__(self) -> str:
         return f"<child {self.name!r} pid {self.pid}>"
@@ -148,39 +146,23 @@ class Child:
 
     # --- close ------------------------------------------------------------------------------------------------------
 
+    @property
+    def ended(self) -> Ended | None:
+        """What closing took, once closed."""
+        return self._closing.ended
+
     def close(self, grace_s: float, on_done: Callable[[], None] | None = None) -> None:
         """Close its stdin and let it end by itself within the grace; then end its family, gently and hard.
 
         Idempotent: a later call joins the first, and one with a shorter grace does not hurry it. Runs on a thread of
         its own, bounded by the grace and about two seconds.
         """
-        with self._lock:
-            over = self.ended is not None
-            if not over and on_done is not None:
-                self._on_closed.append(on_done)
-            start = not self._closing
-            self._closing = True
-        if over:
-            if on_done is not None:
-                guarded(on_done)
-        elif start:
-            threading.Thread(target=self._close, args=(grace_s,), name="lastword-close", daemon=True).start()
+        self._closing.begin(grace_s, on_done)
 
-    def _close(self, grace_s: float) -> None:
-        ended = Ended()
-        try:
-            self.shut()
-            by_itself = self.process.wait(grace_s)
-            ended = end_families(
-                [self.process], self._owner.marks(self.name), 0.0 if by_itself else min(grace_s, END_S)
-            )
-        finally:
-            with self._lock:
-                self.ended = ended
-                waiting, self._on_closed = self._on_closed, []
-            self._owner.forget(self)
-            for on_done in waiting:
-                guarded(on_done)
+    def _end(self, grace_s: float) -> Ended:
+        self.shut()
+        by_itself = self.process.wait(grace_s)
+        return end_families([self.process], self._owner.marks(self.name), 0.0 if by_itself else min(grace_s, END_S))
 
 
 class _Piece:

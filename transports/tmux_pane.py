@@ -16,7 +16,7 @@ import msgspec
 
 from lastword.actors.core.errors import LastwordError, RejectedError, TransportError, TransportTimeoutError, UsageError
 from lastword.actors.core.world import PressedKeys, RefusedKeys
-from lastword.transports._guard import guarded
+from lastword.transports._closing import Closing
 from lastword.transports.process import Ended, ProcessId, end_families
 from lastword.transports.tmux_control import NO_REPLY, REPLY_TIMEOUT_S, Command, Reply, quote
 
@@ -95,13 +95,10 @@ class PaneHandle:
         self.pid = pid
         self.pid_start = pid_start
         self.name = name
-        self.ended: Ended | None = None
-        """What closing took, once closed."""
         self._owner = owner
         self._lock = threading.Lock()
         self._pastes = 0
-        self._closing = False
-        self._on_closed: list[Callable[[], None]] = []
+        self._closing = Closing(self._end, lambda: owner.forget(self))
 
     def __repr__(self) -> str:
         return f"<pane {self.pane_id} {self.name!r} pid {self.pid}>"
@@ -212,6 +209,11 @@ class PaneHandle:
 
     # --- close ----------------------------------------------------------------------------------------------------
 
+    @property
+    def ended(self) -> Ended | None:
+        """What closing took, once closed."""
+        return self._closing.ended
+
     def close(self, grace_s: float, on_done: Callable[[], None] | None = None) -> None:
         """End the CLI and everything it started, then the pane; ``on_done`` when all is over (:attr:`ended`).
 
@@ -220,32 +222,14 @@ class PaneHandle:
         server that the CLI started and let go of as well. Runs on a thread of its own, bounded by the grace and about
         two seconds.
         """
-        with self._lock:
-            over = self.ended is not None
-            if not over and on_done is not None:
-                self._on_closed.append(on_done)
-            start = not self._closing
-            self._closing = True
-        if over:
-            if on_done is not None:
-                guarded(on_done)
-        elif start:
-            threading.Thread(target=self._close, args=(grace_s,), name="lastword-close", daemon=True).start()
+        self._closing.begin(grace_s, on_done)
 
-    def _close(self, grace_s: float) -> None:
-        ended = Ended()
-        try:
-            ended = end_families([self.process], self._owner.marks(self.pane_id), grace_s)
-            gone = threading.Event()
-            self._owner.submit_all(Command(f"kill-pane -t {self.pane_id}".encode(), lambda _: gone.set()))
-            gone.wait(PANE_KILL_TIMEOUT_S)
-        finally:
-            with self._lock:
-                self.ended = ended
-                waiting, self._on_closed = self._on_closed, []
-            self._owner.forget(self)
-            for on_done in waiting:
-                guarded(on_done)
+    def _end(self, grace_s: float) -> Ended:
+        ended = end_families([self.process], self._owner.marks(self.pane_id), grace_s)
+        gone = threading.Event()
+        self._owner.submit_all(Command(f"kill-pane -t {self.pane_id}".encode(), lambda _: gone.set()))
+        gone.wait(PANE_KILL_TIMEOUT_S)
+        return ended
 
     # --- the guard ------------------------------------------------------------------------------------------------
 

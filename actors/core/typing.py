@@ -4,22 +4,41 @@ The steps of one delivery: *ready* (the box takes text, and holds nobody's draft
 exactly our text) -> Enter, guarded by one more look in the same round trip -> *submitted*, which only the record
 proves. A step is repeated only when it is proved missing: Enter while the box still holds our text; the paste while
 the box is empty. Nothing is submitted that was not seen landed, so nothing is submitted twice. While a dialog is
-open nothing is typed, except a host's own answer to that very dialog.
+open nothing is typed, except a host's own answer to that very dialog (:mod:`~lastword.actors.core.typing_dialogs`).
 """
 
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Literal, assert_never
 
-import msgspec
-
 from lastword.actors.core.adapter import DialogOpen, NotReady, Ready, Signal, TypedText
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.typing_bounds import (
+    ABSENT_S,
+    ANSWER_AGAIN_S,
+    BUSY_LOOK_S,
+    CLEARS_MAX,
+    ENTER_AGAIN_MAX_S,
+    ENTER_AGAIN_S,
+    ENTERS_MAX,
+    HOLD_LOOK_S,
+    IDLE_LOOK_S,
+    LAND_LOOK_MAX_S,
+    LAND_LOOK_S,
+    LANDED_S,
+    PASTES_MAX,
+    PROOF_LOOK_MAX_S,
+    PROOF_LOOK_S,
+    RESOLVE_S,
+    START_LOOK_S,
+    START_S,
+    TAKEN_BACK_S,
+)
+from lastword.actors.core.typing_dialogs import Dialogs, dialog_id
 from lastword.actors.core.typing_effects import (
     AnswerResult,
     BecameReady,
@@ -41,46 +60,7 @@ from lastword.actors.core.typing_effects import (
     TypingRules,
     WithdrawnReport,
 )
-
-START_S = 60.0
-"""How long a CLI may take until its input box can be read; a dialog on the way stops this clock."""
-START_LOOK_S = 0.05
-BUSY_LOOK_S = 0.5
-IDLE_LOOK_S = 2.0
-"""Between looks at a CLI that announces nothing by itself, while nothing is to be typed: a dialog may have opened, or a
-person moved it to another conversation."""
-HOLD_LOOK_S = 0.25
-"""Between looks while a dialog, a person's draft or copy mode holds delivery."""
-LAND_LOOK_S = 0.005
-LAND_LOOK_MAX_S = 0.2
-LANDED_S = 3.0
-"""After a paste: how long until a box that shows nothing proves that the paste is missing."""
-PASTES_MAX = 3
-PROOF_LOOK_S = 0.5
-PROOF_LOOK_MAX_S = 5.0
-ENTER_AGAIN_S = 0.5
-"""Before Enter is repeated on a box that still shows our text; doubled each time: a repaint may be late, and a CLI may
-swallow the key for a while (after a paste, while it starts)."""
-ENTER_AGAIN_MAX_S = 5.0
-ENTERS_MAX = 12
-RESOLVE_S = 5.0
-"""Idle CLI, empty box, nothing on record for this long after a restart: an uncertain text was not submitted (a record
-follows Enter within 0.7 s on a loaded machine)."""
-ABSENT_S = 30.0
-"""Idle CLI, empty box, nothing on record for this long behind our Enter: proved absent (C24)."""
-TAKEN_BACK_S = 5.0
-"""The same for a text that is being withdrawn after Enter: how long the record may still show that it was taken."""
-CLEARS_MAX = 3
-"""Tries to clear a leftover of ours out of the box before it is held for a person."""
-OURS_MAX = 8
-ANSWER_STEPS_MAX = 60
-"""Keys pressed towards one answer before it is given up."""
-DRAWN_LOOK_S = 0.1
-"""Between the two looks that must show the same dialog before it is told."""
-PERHAPS_S = 1.0
-"""How long a dialog must stay on the screen that the CLI's own registry does not confirm."""
-ANSWER_AGAIN_S = 0.7
-"""A dialog that is still open so long after the key that should have closed it did not take the key."""
+from lastword.actors.core.typing_ours import Ours
 
 
 class Phase(enum.Enum):
@@ -98,28 +78,6 @@ class Phase(enum.Enum):
     GONE = "gone"
 
 
-class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    token: str
-    dialog_id: str
-    option: int
-    steps: int = 0
-    pressed_s: float | None = None
-    stepped_s: float | None = None
-    stepped_from: int = 0
-
-
-def dialog_id(dialog: DialogOpen, epoch: int) -> str:
-    """Identity of a dialog: its key within one process of the CLI."""
-    return "d_" + hashlib.sha256(f"{epoch}\0{dialog.key}".encode()).hexdigest()[:16]
-
-
-def _repeated(typed: TypedText, times: int) -> TypedText:
-    """What the box holds where that many pastes of it landed at once."""
-    return msgspec.structs.replace(
-        typed, text=typed.text * times, paste=typed.paste * times, rewritten=typed.rewritten * times
-    )
-
-
 class PaneCore:
     """The typing machine of one pane.
 
@@ -133,20 +91,15 @@ class PaneCore:
         self._epoch = epoch
         self.phase = Phase.UNOPENED
         self.jobs: deque[Job] = deque()
-        self.dialog: tuple[str, DialogOpen] | None = None
-        self._answered: str = ""
-        self._answered_by: str = ""
-        self._answer: _Answer | None = None
+        self._dialogs = Dialogs(rules, epoch)
+        self._ours = Ours(rules)
         self._interrupt: TurnId | None = None
         self._interrupted_once: set[TurnId] = set()
-        self._ours: deque[TypedText] = deque(maxlen=OURS_MAX)
         self._withdraw: set[MessageId] = set()
         self._since = 0.0
         self._absent_since: float | None = None
         self._absence_proved = False
         self._moved_unseen = False
-        self._perhaps_since: float | None = None
-        self._drawing = ""
         self._delay = 0.0
         self._pastes = 0
         self._enters = 0
@@ -168,7 +121,7 @@ class PaneCore:
         submitted, and the texts of a turn that the CLI put back behind an interrupt.
         """
         if command:
-            self._ours.append(TypedText(text=command, paste=command.encode(), rewritten=command))
+            self._ours.extend([TypedText(text=command, paste=command.encode(), rewritten=command)])
         self._ours.extend(texts)
 
     def opened(self, now_s: float) -> list[PaneEffect]:
@@ -208,14 +161,8 @@ class PaneCore:
 
         One answer at a time: a later one takes the place of one that was not pressed yet.
         """
-        before = self._answer
-        if before is not None and before.dialog_id == wanted_dialog and before.pressed_s is not None:
-            return [AnswerResult(token=token, applied=False)]  # the key is on its way: no dialog is answered twice
-        replaced: list[PaneEffect] = []
-        if before is not None:
-            replaced.append(AnswerResult(token=before.token, applied=False))
-        self._answer = _Answer(token=token, dialog_id=wanted_dialog, option=option)
-        return [*replaced, *self._look()]
+        effects, taken = self._dialogs.answer(token, wanted_dialog, option)
+        return [*effects, *self._look()] if taken else effects
 
     def proved(self, message_id: MessageId, now_s: float) -> list[PaneEffect]:
         """The record shows that the message was submitted."""
@@ -241,10 +188,7 @@ class PaneCore:
 
     def answered_by_exit(self) -> list[PaneEffect]:
         """The CLI is gone: an answer that was pressed has been taken (it may have said so: "No, exit")."""
-        answer, self._answer = self._answer, None
-        if answer is None:
-            return []
-        return [AnswerResult(token=answer.token, applied=answer.pressed_s is not None)]
+        return self._dialogs.answered_by_exit()
 
     def gone(self) -> tuple[MessageId | None, bool]:
         """The CLI is gone. Gives the message in progress, and whether Enter was pressed for it."""
@@ -267,10 +211,9 @@ class PaneCore:
         self._looking = 0
         if self.phase in (Phase.GONE, Phase.UNOPENED):
             return []
-        signal = self._believe(signal, now_s)
-        effects = self._see_dialog(signal)
-        if self._answer is not None:
-            effects += self._try_answer(signal, now_s)
+        signal = self._dialogs.believe(signal, now_s)
+        effects = self._dialogs.see(signal)
+        effects += self._dialogs.towards_the_answer(signal, now_s)
         if self._interrupt is not None:
             effects += self._try_interrupt(signal, copy_mode=copy_mode)
         match self.phase:
@@ -285,7 +228,7 @@ class PaneCore:
             case Phase.PROVING:
                 effects += self._proving(signal, copy_mode=copy_mode, now_s=now_s)
             case Phase.IDLE:
-                if self.dialog is not None or isinstance(signal, NotReady):
+                if self._dialogs.open is not None or isinstance(signal, NotReady):
                     effects.append(LookIn(HOLD_LOOK_S))  # a dialog may close without a word in the registry
                 elif self.unannounced and not any(isinstance(effect, LookIn) for effect in effects):
                     busy = isinstance(signal, Ready) and signal.busy
@@ -295,16 +238,6 @@ class PaneCore:
             case _:
                 assert_never(self.phase)
         return effects
-
-    def _believe(self, signal: Signal, now_s: float) -> Signal:
-        """A dialog that only the screen speaks of is believed once it stays."""
-        perhaps = signal.perhaps if isinstance(signal, NotReady) else None
-        if perhaps is None:
-            self._perhaps_since = None
-            return signal
-        if self._perhaps_since is None:
-            self._perhaps_since = now_s
-        return perhaps if now_s - self._perhaps_since >= PERHAPS_S else signal
 
     def look_failed(self, number: int) -> list[PaneEffect]:
         """The pane could not be looked at; that is no proof of anything."""
@@ -326,9 +259,8 @@ class PaneCore:
         """Keys went out, or the guard (or tmux) refused them."""
         if press.what == "clear":
             return self._cleared(ok=ok, now_s=now_s)
-        if press.what == "answer" and not ok and self._answer is not None:
-            self._answer = msgspec.structs.replace(self._answer, pressed_s=None, stepped_s=None)  # the guard dropped it
-            self._answered = self._answered_by = ""
+        if press.what == "answer" and not ok:
+            self._dialogs.not_pressed()
         if press.what != "enter":
             return self._look(fresh=True) if press.what == "answer" else []
         if press.number != self._entering or self.phase is not Phase.PRESSING or not self.jobs:
@@ -390,7 +322,7 @@ class PaneCore:
                 return [LookIn(START_LOOK_S)]  # the end of the turn is on record before the screen has left it
             case Ready():
                 self._since = now_s
-                if self.jobs[0].message_id in self._withdraw and not self._is_ours(signal.draft):
+                if self.jobs[0].message_id in self._withdraw and not self._ours.shown_by(signal.draft):
                     return self._withdrawn(now_s)  # nothing of it is in the box, and Enter was never pressed
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
@@ -398,7 +330,7 @@ class PaneCore:
                     self.phase = Phase.LANDING  # pasted by an earlier life, not submitted: go on from there
                     return self._look(fresh=True)
                 if signal.draft:
-                    if self._is_ours(signal.draft) and self._clears < CLEARS_MAX:
+                    if self._ours.shown_by(signal.draft) and self._clears < CLEARS_MAX:
                         return self._clear(signal.draft)
                     return [*self._hold("draft"), LookIn(HOLD_LOOK_S)]
                 if self.jobs[0].uncertain and not self._proved_absent(busy=signal.busy, now_s=now_s):
@@ -408,8 +340,7 @@ class PaneCore:
                 self._held.clear()
                 self.phase = Phase.PASTING
                 self._pastes += 1
-                self._remember(_repeated(self.jobs[0].typed, self._pastes))
-                self._remember(self.jobs[0].typed)
+                self._ours.pasted(self.jobs[0].typed, self._pastes)
                 return [Paste(self.jobs[0].typed.paste)]
             case _:
                 assert_never(signal)
@@ -478,7 +409,7 @@ class PaneCore:
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
                 return self._enter()
-            case Ready(draft=draft) if self._is_ours(draft) and self._clears < CLEARS_MAX:
+            case Ready(draft=draft) if self._ours.shown_by(draft) and self._clears < CLEARS_MAX:
                 return self._clear(draft)  # a CLI that stalled took more than one of our pastes
             case Ready(draft=""):
                 if waited > LANDED_S:
@@ -545,7 +476,7 @@ class PaneCore:
         self._delay = min(self._delay * 1.5, PROOF_LOOK_MAX_S)
         return [LookIn(self._delay)]
 
-    # --- interrupts, dialogs ----------------------------------------------------------------------------------
+    # --- interrupts -------------------------------------------------------------------------------------------
 
     def _try_interrupt(self, signal: Signal, *, copy_mode: bool) -> list[PaneEffect]:
         assert self._interrupt is not None
@@ -570,86 +501,12 @@ class PaneCore:
             self._withdraw.add(self.jobs[0].message_id)
         return [Interrupted(turn_id=turn_id), Press(keys=self._rules.interrupt_keys(), what="interrupt")]
 
-    def _see_dialog(self, signal: Signal) -> list[PaneEffect]:
-        if isinstance(signal, NotReady):
-            return []
-        seen = (dialog_id(signal, self._epoch), signal) if isinstance(signal, DialogOpen) else None
-        before = self.dialog
-        if (seen and seen[0]) == (before and before[0]):
-            self._drawing = ""
-            return []
-        if seen is not None and seen[0] != self._drawing:
-            self._drawing = seen[0]  # perhaps half drawn: told once it is seen twice alike; nothing is typed meanwhile
-            return [LookIn(DRAWN_LOOK_S)]
-        self._drawing = ""
-        self.dialog = seen
-        effects: list[PaneEffect] = []
-        if before is not None:
-            ours = before[0] == self._answered
-            effects.append(DialogGone(dialog_id=before[0], answered=ours, token=self._answered_by if ours else ""))
-            self._answered = self._answered_by = ""
-        if seen is not None:
-            effects.append(DialogSeen(dialog_id=seen[0], dialog=seen[1]))
-        return effects
-
-    def _try_answer(self, signal: Signal, now_s: float) -> list[PaneEffect]:
-        """Towards the answer, one seen step at a time; it is applied when the dialog is seen gone."""
-        assert self._answer is not None
-        wanted = self._answer
-        if isinstance(signal, NotReady) and wanted.pressed_s is None:
-            return [LookIn(START_LOOK_S)]
-        if not isinstance(signal, DialogOpen) or dialog_id(signal, self._epoch) != wanted.dialog_id:
-            self._answer = None
-            return [AnswerResult(token=wanted.token, applied=wanted.pressed_s is not None)]
-        if wanted.pressed_s is not None and now_s - wanted.pressed_s < ANSWER_AGAIN_S:
-            return [LookIn(START_LOOK_S)]
-        stepping = wanted.stepped_s is not None and signal.cursor == wanted.stepped_from
-        if stepping and wanted.stepped_s is not None and now_s - wanted.stepped_s < ANSWER_AGAIN_S:
-            return [LookIn(START_LOOK_S)]  # the step is on its way: a second one would go too far
-        keys = self._rules.answer_keys(signal, wanted.option)
-        if not keys or wanted.steps >= ANSWER_STEPS_MAX:
-            self._answer = None
-            return [AnswerResult(token=wanted.token, applied=False)]
-        final = not signal.cursor or keys == ("Enter",)
-        if final:
-            self._answered, self._answered_by = wanted.dialog_id, wanted.token
-        self._answer = _Answer(
-            token=wanted.token,
-            dialog_id=wanted.dialog_id,
-            option=wanted.option,
-            steps=wanted.steps + 1,
-            pressed_s=now_s if final else None,
-            stepped_s=None if final else now_s,
-            stepped_from=signal.cursor,
-        )
-        return [
-            Press(keys=keys, what="answer", guard="dialog", dialog_id=wanted.dialog_id, cursor=signal.cursor),
-            LookIn(START_LOOK_S),
-        ]
-
     # --- shared -----------------------------------------------------------------------------------------------
 
     def guard(self, press: Press) -> Callable[[Signal], bool]:
         """The check that a guarded press makes on the last look before it; pure and short."""
         job = self.jobs[0] if self.jobs else None
-        epoch, rules = self._epoch, self._rules
-        ours = (*self._ours, job.typed) if job is not None else tuple(self._ours)
-
-        def holds(signal: Signal) -> bool:
-            match press.guard:
-                case "landed":
-                    return job is not None and isinstance(signal, Ready) and rules.landed(job.typed, signal.draft)
-                case "ours":
-                    return isinstance(signal, Ready) and any(rules.landed(text, signal.draft) for text in ours)
-                case "dialog":
-                    same = isinstance(signal, DialogOpen) and dialog_id(signal, epoch) == press.dialog_id
-                    return same and isinstance(signal, DialogOpen) and signal.cursor == press.cursor
-                case "":
-                    return True
-                case _:
-                    assert_never(press.guard)
-
-        return holds
+        return self._ours.guard(press, None if job is None else job.typed, self._epoch)
 
     def _enter(self) -> list[PaneEffect]:
         self.phase = Phase.PRESSING
@@ -684,7 +541,7 @@ class PaneCore:
     def _done(self, now_s: float) -> list[PaneEffect]:
         job = self.jobs.popleft()
         self._withdraw.discard(job.message_id)
-        self._remember(job.typed)
+        self._ours.remember(job.typed)
         self.phase = Phase.IDLE
         return self._next(now_s)
 
@@ -697,13 +554,6 @@ class PaneCore:
         failed = NotDelivered(message_id=message_id, kind="not_delivered", reason=reason)
         return [failed, *self._done(now_s)]
 
-    def _is_ours(self, draft: str) -> bool:
-        return bool(draft) and any(self._rules.landed(ours, draft) for ours in self._ours)
-
-    def _remember(self, typed: TypedText) -> None:
-        if typed not in self._ours:
-            self._ours.append(typed)
-
     def _hold(self, reason: Literal["draft", "copy_mode", "dialog"]) -> list[PaneEffect]:
         if reason in self._held:
             return []
@@ -714,27 +564,12 @@ class PaneCore:
 __all__ = [
     "ABSENT_S",
     "ANSWER_AGAIN_S",
-    "ANSWER_STEPS_MAX",
-    "BUSY_LOOK_S",
-    "CLEARS_MAX",
-    "DRAWN_LOOK_S",
     "ENTERS_MAX",
-    "ENTER_AGAIN_MAX_S",
-    "ENTER_AGAIN_S",
     "HOLD_LOOK_S",
-    "IDLE_LOOK_S",
     "LANDED_S",
-    "LAND_LOOK_MAX_S",
-    "LAND_LOOK_S",
-    "OURS_MAX",
     "PASTES_MAX",
-    "PERHAPS_S",
-    "PROOF_LOOK_MAX_S",
-    "PROOF_LOOK_S",
     "RESOLVE_S",
-    "START_LOOK_S",
     "START_S",
-    "TAKEN_BACK_S",
     "AnswerResult",
     "BecameReady",
     "Delivered",

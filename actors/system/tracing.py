@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -161,14 +161,11 @@ class Tracer(Protocol):
     def close(self) -> None: ...
 
 
-class TracedByParts(Protocol):
-    """A message whose type alone says little: the types of what stands in that field are told with it."""
-
-    TRACED_BY: ClassVar[str]
-
-
 def kind_of(message: Any) -> str:
-    """What a message is, by type names alone."""
+    """What a message is, by type names alone.
+
+    One whose type says little names a field in ``TRACED_BY``: the types of what stands in that field are told with it.
+    """
     kind: type = message.__class__
     name = _plain.get(kind)
     if name is not None:

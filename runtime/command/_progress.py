@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from lastword.actors.core import events
 from lastword.actors.core.events import Event
@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 ARGUMENT_CHARS = 100
-
-
-class Progress(Protocol):
-    """Where the rows go."""
-
-    def row(self, text: str) -> None: ...
-
-    def state(self, text: str) -> None: ...
-
-    def pause(self) -> None:
-        """Leave the terminal to a question."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class PlainProgress:
@@ -79,6 +65,7 @@ class RichProgress:
             self._status.update(shown)
 
     def pause(self) -> None:
+        """Leave the terminal to a question."""
         self.close()
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ in its own text:
 =====================  ===================================================================================
 
 The last step gets ``echo: <prompt>`` where it says nothing. ``[[fault:...]]`` is for the scripted CLI and
-ignored here. The scripted CLI (one stdlib-only file) reads the same language and the same JSON with code of
+ignored here. The scripted CLI (stdlib only) reads the same language and the same JSON with code of
 its own; a test keeps the two alike.
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A program that imitates an agent of the Agent Client Protocol, with the model inside it, and misbehaves on request.
 
-Stdlib only: run it by path, with any Python from 3.9, beside ``scripted_cli.py``, whose script language it plays, and
+Stdlib only: run it by path, with any Python from 3.9, beside ``scripted/``, whose script language it plays, and
 ``scripted_pipe.py``.
 
     python3 scripted_acp.py [--fault NAME[=ARG]]... [--script FILE]
@@ -46,10 +46,14 @@ if TYPE_CHECKING:
     Record = dict[str, Any]
     Wait = Generator[float, None, str]
 if TYPE_CHECKING or __package__:
-    from lastword.runtime.testing import scripted_cli as kit
+    from lastword.runtime.testing.scripted.faults import Faults
+    from lastword.runtime.testing.scripted.identity import new_uuid
+    from lastword.runtime.testing.scripted.words import SAFE_COMMANDS
     from lastword.runtime.testing.scripted_pipe import PipeProgram
 else:  # run by its path
-    import scripted_cli as kit
+    from scripted.faults import Faults
+    from scripted.identity import new_uuid
+    from scripted.words import SAFE_COMMANDS
     from scripted_pipe import PipeProgram
 
 VERSION = "1.0.0"
@@ -65,7 +69,7 @@ OPTIONS = [
 class Turn:
     """One prompt under way."""
 
-    def __init__(self, number: object, text: str, faults: kit.Faults) -> None:
+    def __init__(self, number: object, text: str, faults: Faults) -> None:
         self.number = number
         self.text = text
         self.faults = faults
@@ -90,7 +94,7 @@ class App(PipeProgram):
             elif word == "--version":
                 print(VERSION)
                 sys.exit(0)
-        self.faults = kit.Faults(words)
+        self.faults = Faults(words)
         self.session = ""
         self.always = False
         self.mode = "default"
@@ -206,7 +210,7 @@ class App(PipeProgram):
             self.put({"id": number, "error": {"code": -32000, "message": "Authentication required"}})
             return
         elif method == "session/new":
-            self.session = f"conversation-{kit.new_uuid()}"
+            self.session = f"conversation-{new_uuid()}"
             result = {"sessionId": self.session}
         elif method == "session/load":
             self.session = params["sessionId"]
@@ -343,7 +347,7 @@ class App(PipeProgram):
         name = f"call_{os.getpid()}_{self.numbers}"
         call = {"toolCallId": name, "title": command or tool["name"], "kind": "execute", "rawInput": tool["input"]}
         self.update(sessionUpdate="tool_call", status="pending", **call)
-        if command.split(maxsplit=1)[0] not in kit.SAFE_COMMANDS and not self.always and self.mode != "yolo":
+        if command.split(maxsplit=1)[0] not in SAFE_COMMANDS and not self.always and self.mode != "yolo":
             asked = {"sessionId": self.session, "toolCall": {**call, "status": "pending"}, "options": OPTIONS}
             outcome = yield from self.ask("session/request_permission", asked)
             if outcome.get("optionId") == "always":

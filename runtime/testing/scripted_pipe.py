@@ -1,6 +1,6 @@
 """What scripted programs behind pipes have in common: lines on stdout, a script's turns, and the faults of their life.
 
-Stdlib only: imported beside ``scripted_cli.py``, by programs that are run by their path, with any Python from 3.9.
+Stdlib only: imported beside ``scripted/``, by programs that are run by their path, with any Python from 3.9.
 """
 
 # ruff: noqa: PTH123
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
     class Playing(Protocol):
         """One turn under way; ``stopped``: it is to end, true where it is."""
 
-        faults: kit.Faults
+        faults: Faults
         stopped: Any
 
 
 if TYPE_CHECKING or __package__:
-    from lastword.runtime.testing import scripted_cli as kit
+    from lastword.runtime.testing.scripted.faults import Faults
+    from lastword.runtime.testing.scripted.steps import inline_steps
 else:  # run by its path
-    import scripted_cli as kit
+    from scripted.faults import Faults
+    from scripted.steps import inline_steps
 
 
 class PipeProgram:
     """Speaks lines of JSON. ``script_file``: steps by name, for prompts with ``[[script:NAME]]``."""
 
-    faults: kit.Faults
+    faults: Faults
     script_file = ""
 
     def raw(self, line: str) -> None:
@@ -66,7 +68,7 @@ class PipeProgram:
             with open(self.script_file, encoding="utf-8") as file:
                 steps: list[dict[str, Any]] = json.load(file)[name]
             return steps
-        return kit.inline_steps(prompt)
+        return inline_steps(prompt)
 
     def pause(self, turn: Playing, seconds: float) -> Generator[float, None, None]:
         """So long, unless it is stopped."""

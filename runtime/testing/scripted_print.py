@@ -1,6 +1,6 @@
 """What scripted programs share that take one prompt as an argument, print what becomes of it, and end.
 
-Stdlib only: imported beside ``scripted_cli.py``, whose script language it plays, by programs that are run by path.
+Stdlib only: imported beside ``scripted/``, whose script language it plays, by programs that are run by path.
 Such a program imitates a CLI that could not be run: it is written from documents, as its adapter is.
 
 **Faults** come from ``--fault NAME[=ARG]`` in front of the command or, for one turn, ``[[fault:...]]`` in the prompt:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
 if TYPE_CHECKING or __package__:
-    from lastword.runtime.testing import scripted_cli as kit
+    from lastword.runtime.testing.scripted.faults import Faults
     from lastword.runtime.testing.scripted_pipe import PipeProgram
 else:  # run by its path
-    import scripted_cli as kit
+    from scripted.faults import Faults
     from scripted_pipe import PipeProgram
 
 VERSION = "1.0.0"
@@ -44,7 +44,7 @@ class PrintProgram(PipeProgram):
         while argv and argv[0] == "--fault":
             words.append(argv[1])
             argv = argv[2:]
-        self.faults = kit.Faults(words)
+        self.faults = Faults(words)
         self.argv = argv
         self.calls = 0
         self.said: list[str] = []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A program that imitates Claude Code's stream-json mode, with the model inside it, and misbehaves on request.
 
-Stdlib only: run it by path, with any Python from 3.9, beside ``scripted_cli.py``, whose script language it plays, and
+Stdlib only: run it by path, with any Python from 3.9, beside ``scripted/``, whose script language it plays, and
 ``scripted_pipe.py``.
 
     python3 scripted_structured.py [--fault NAME[=ARG]]... [--script FILE] -p --session-id UUID ...
@@ -47,10 +47,14 @@ if TYPE_CHECKING:
     Record = dict[str, Any]
     Wait = Generator[float, None, None]
 if TYPE_CHECKING or __package__:
-    from lastword.runtime.testing import scripted_cli as kit
+    from lastword.runtime.testing.scripted.faults import Faults
+    from lastword.runtime.testing.scripted.identity import new_uuid, stamp
+    from lastword.runtime.testing.scripted.words import API_WORDS, REJECTED, SAFE_COMMANDS
     from lastword.runtime.testing.scripted_pipe import PipeProgram
 else:  # run by its path
-    import scripted_cli as kit
+    from scripted.faults import Faults
+    from scripted.identity import new_uuid, stamp
+    from scripted.words import API_WORDS, REJECTED, SAFE_COMMANDS
     from scripted_pipe import PipeProgram
 
 VERSION = "2.1.332"
@@ -58,13 +62,13 @@ POLL_S = 0.01
 NO_OUTPUT = "(Bash completed with no output)"
 LIMIT_NOTE = "Output token limit hit. Resume directly \u2014 no apology, no recap of what you were doing."
 API_TEXT = {400: "API Error: 400 scripted failure", 401: "Failed to authenticate. API Error: 401 scripted failure"}
-API_KINDS = {**kit.API_WORDS, 500: "server_error", 529: "server_error"}
+API_KINDS = {**API_WORDS, 500: "server_error", 529: "server_error"}
 
 
 class Turn:
     """One turn under way."""
 
-    def __init__(self, names: list[str], text: str, faults: kit.Faults) -> None:
+    def __init__(self, names: list[str], text: str, faults: Faults) -> None:
         self.names = names
         self.text = text
         self.faults = faults
@@ -104,7 +108,7 @@ class App(PipeProgram):
             elif word in ("--version", "-v"):
                 print(f"{VERSION} (Claude Code)")
                 sys.exit(0)
-        self.faults = kit.Faults(words)
+        self.faults = Faults(words)
         self.cwd = os.getcwd()
         self.home = os.environ.get("HOME", "")
         self.waiting: deque[tuple[str, str]] = deque()
@@ -122,7 +126,7 @@ class App(PipeProgram):
 
     def put(self, record: Record) -> None:
         """One line."""
-        self.raw(json.dumps({**record, "session_id": self.session_id, "uuid": record.get("uuid") or kit.new_uuid()}))
+        self.raw(json.dumps({**record, "session_id": self.session_id, "uuid": record.get("uuid") or new_uuid()}))
 
     def lifecycle(self, name: str, state: str) -> None:
         """What became of a message."""
@@ -205,7 +209,7 @@ class App(PipeProgram):
         """One line of stdin."""
         kind = line.get("type")
         if kind == "user":
-            self.message(line.get("uuid") or kit.new_uuid(), line["message"]["content"])
+            self.message(line.get("uuid") or new_uuid(), line["message"]["content"])
         elif kind == "control_request":
             self.control(line["request_id"], line["request"])
         elif kind == "control_response":
@@ -307,7 +311,7 @@ class App(PipeProgram):
     def echo(self, name: str, text: str, *, stamped: bool = True) -> None:
         """The prompt, told back."""
         record: Record = {"type": "user", "message": {"role": "user", "content": text}, "uuid": name, "isReplay": True}
-        self.put({**record, "timestamp": kit.stamp()} if stamped else record)
+        self.put({**record, "timestamp": stamp()} if stamped else record)
 
     def first_output(self, turn: Turn) -> None:
         """Before it, the prompt is told back."""
@@ -320,13 +324,13 @@ class App(PipeProgram):
         """A block of the model's."""
         self.first_output(turn)
         message = {"id": turn.message, "type": "message", "role": "assistant", "model": "scripted", "content": [block]}
-        record: Record = {"type": "assistant", "message": {**message, "stop_reason": None}, "timestamp": kit.stamp()}
+        record: Record = {"type": "assistant", "message": {**message, "stop_reason": None}, "timestamp": stamp()}
         self.put({**record, **more})
 
     def user(self, content: list[Record], **more: object) -> None:
         """What goes back to the model."""
         message = {"role": "user", "content": content}
-        self.put({"type": "user", "message": message, "timestamp": kit.stamp(), **more})
+        self.put({"type": "user", "message": message, "timestamp": stamp(), **more})
 
     def play(self, turn: Turn) -> Wait:
         """The whole turn."""
@@ -362,7 +366,7 @@ class App(PipeProgram):
             yield turn.faults.number("result_delay")
         if "foreign" in turn.faults:
             other = {"type": "result", "subtype": "success", "is_error": False, "result": "foreign"}
-            self.raw(json.dumps({**other, "session_id": kit.new_uuid()}))
+            self.raw(json.dumps({**other, "session_id": new_uuid()}))
         self.result(turn)
         self.crash(turn, "after")
 
@@ -380,7 +384,7 @@ class App(PipeProgram):
         if not error or error.get("times"):
             return False
         text = API_TEXT.get(status or 0, f"API Error: {status} scripted failure")
-        turn.message = kit.new_uuid()
+        turn.message = new_uuid()
         self.say(
             turn,
             {"type": "text", "text": text},
@@ -441,7 +445,7 @@ class App(PipeProgram):
         """One call, asked for where that is needed."""
         name, given = tool["name"], tool["input"]
         command = str(given.get("command", ""))
-        asks = name == "AskUserQuestion" or (name == "Bash" and command.split(maxsplit=1)[0] not in kit.SAFE_COMMANDS)
+        asks = name == "AskUserQuestion" or (name == "Bash" and command.split(maxsplit=1)[0] not in SAFE_COMMANDS)
         if asks and self.permission_mode != "bypassPermissions":
             rule = {"toolName": name, "ruleContent": f"{command} *"}
             suggestions = [
@@ -520,7 +524,7 @@ class App(PipeProgram):
             self.say(turn, {"type": "text", "text": turn.partial}, aborted=True)
         in_tool = bool(turn.in_tool)
         for tool in list(turn.in_tool):
-            self.returned(turn, tool, kit.REJECTED, failed=True)
+            self.returned(turn, tool, REJECTED, failed=True)
         note = "[Request interrupted by user for tool use]" if in_tool else "[Request interrupted by user]"
         self.user([{"type": "text", "text": note}])
         self.result(
@@ -547,7 +551,7 @@ class App(PipeProgram):
             record["origin"] = {"kind": "task-notification"}
         self.failed = bool(record["is_error"])
         if "no_result" not in turn.faults:
-            line = json.dumps({**record, "session_id": self.session_id, "uuid": kit.new_uuid()})
+            line = json.dumps({**record, "session_id": self.session_id, "uuid": new_uuid()})
             if "torn" in turn.faults:
                 for at in (0, len(line) // 3, 2 * len(line) // 3):
                     end = len(line) if at > len(line) // 2 else at + len(line) // 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any, Self
 
@@ -166,7 +165,3 @@ def gone(pid: int, *, within_s: float = WAIT_S) -> None:
 def soon(path: Path) -> str:
     """What a file says, once it says something."""
     return until(lambda: path.exists() and path.read_text().strip(), within_s=WAIT_S)
-
-
-def elapsed_since(began: float) -> float:
-    return time.monotonic() - began

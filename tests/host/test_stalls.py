@@ -15,7 +15,6 @@ from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.stall_watch import stamp
 from lastword.actors.transcript import TranscriptWatcherActor
 from lastword.runtime import _journal
-from lastword.runtime._journal import SqliteJournal
 from lastword.runtime.host import Schedule, Step
 from lastword.transports.providers.memory import MemoryAdapter, Record
 
@@ -252,15 +251,15 @@ def test_c42_a_commit_of_another_session_that_is_under_way_is_no_wait_until_it_h
     until(lambda: "tool_started" in kinds(rig, session), within_s=WAIT_S)
     rig.settle()
     under_way, go_on = threading.Event(), threading.Event()
-    apply = SqliteJournal._apply
+    write_batch = _journal.write_batch
 
-    def slow(journal, db, batch, now, seq):
+    def slow(db, batch, now, seq):
         if batch.session_id == other.session_id:
             under_way.set()
             assert go_on.wait(WAIT_S)
-        return apply(journal, db, batch, now, seq)
+        return write_batch(db, batch, now, seq)
 
-    monkeypatch.setattr(SqliteJournal, "_apply", slow)
+    monkeypatch.setattr(_journal, "write_batch", slow)
     if hangs:
         monkeypatch.setattr(_journal, "HANGS_S", 0.0)
     sent = away(other.send, "meanwhile")

@@ -11,9 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from kit_system import until
+from lastword.actors.core.errors import TransportError
 from lastword.transports.tmux import PaneHandle, TmuxServer
 
 ECHO_TUI = str(Path(__file__).with_name("echo_tui.py"))
+
+
+def open_pane(
+    server: TmuxServer, name: str, argv: list[str], cwd: str = "/", env: dict[str, str] | None = None
+) -> PaneHandle | TransportError:
+    """Open a pane and wait for what came of it."""
+    got: queue.Queue[PaneHandle | TransportError] = queue.Queue()
+    server.open_pane(name, argv, cwd=cwd, env=env or {}, on_opened=got.put)
+    return got.get(timeout=5)
 
 
 def answer(verb: Callable[..., object], *args: Any, timeout_s: float = 10.0, key: str | None = None) -> Any:
@@ -43,10 +53,8 @@ class Echo:
     def __init__(self, server: TmuxServer, folder: Path, name: str, **env: str) -> None:
         self.log = folder / f"{name}.log"
         self.meta_path = folder / f"{name}.json"
-        got: queue.Queue[Any] = queue.Queue()
         env = {"ECHO_LOG": str(self.log), "ECHO_META": str(self.meta_path), **env}
-        server.open_pane(name, [sys.executable, ECHO_TUI], cwd=str(folder), env=env, on_opened=got.put)
-        pane = got.get(timeout=5)
+        pane = open_pane(server, name, [sys.executable, ECHO_TUI], str(folder), env)
         assert isinstance(pane, PaneHandle), pane
         self.pane = pane
         self.meta = json.loads(until(lambda: self.meta_path.exists() and self.meta_path.read_text()))

@@ -17,7 +17,7 @@ import live_clis
 
 from live.certification import Certification
 
-pytest.register_assert_rewrite("structured_promises", "pane_promises", "acp_promises")
+pytest.register_assert_rewrite("structured_promises", "pane_promises", "pi_promises", "acp_promises")
 
 CACHE = os.environ.get("LASTWORD_CLI_CACHE", "")
 CLAUDE = live_clis.executable_of(Path(CACHE), "claude-code") if CACHE else Path("/nonexistent")

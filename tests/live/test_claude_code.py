@@ -34,7 +34,7 @@ def wait_for(condition: Callable[[], object], what: str, bound_s: float = WAIT_S
     raise AssertionError(f"not within {bound_s} s: {what}")
 
 
-def on_record(session: Session, upto: int | None = None) -> list[Event]:
+def on_record(session: Session) -> list[Event]:
     """The events that are committed now."""
     journal = session._runtime._journal
     return journal.events(session.session_id, 0, 10_000)

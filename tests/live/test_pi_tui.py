@@ -20,6 +20,7 @@ import live_clis
 import pytest
 
 import pane_promises
+import pi_promises
 import structured_promises
 from kit_system import until
 from lastword import Answer, Interrupt, RejectedError, events
@@ -52,6 +53,10 @@ test_c07_an_interrupt_leaves_what_is_queued_behind_it_alone = (
 test_c03_an_api_error_is_a_failed_turn_with_its_kind_and_the_session_goes_on = (
     structured_promises.test_c03_an_api_error_is_a_failed_turn_with_its_kind_and_the_session_goes_on
 )
+test_c20_a_message_while_busy_joins_the_run_which_ends_with_its_answer = (
+    pi_promises.test_c20_a_message_while_busy_joins_the_run_which_ends_with_its_answer
+)
+test_c13_equal_texts_are_told_apart_by_name = pi_promises.test_c13_equal_texts_are_told_apart_by_name
 
 pytestmark = pytest.mark.live
 CACHE = Path(os.environ.get("LASTWORD_CLI_CACHE") or "/nonexistent")
@@ -131,34 +136,6 @@ def test_run_rehearse_drives_the_real_pi_in_its_pane() -> None:
 
 
 # --- busy -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.contract("C04")
-@pytest.mark.contract("C20")
-@pytest.mark.parametrize("busy", ["[[sleep:1.5]][[say:first answer]]", "[[tool:Bash:sleep 2]][[say:first answer]]"])
-def test_c20_a_message_while_busy_joins_the_run_which_ends_with_its_answer(host: PaneHost, busy: str) -> None:
-    session = host.session()
-    first = session.send(f"{busy} work")
-    seen(session, events.ToolStarted if "tool" in busy else events.TurnStarted)
-    second = session.send("[[say:second answer]] also this")
-    assert (second.taken, second.turn_id) == ("pending", None)
-    seen(session, events.MessageQueued)
-    joined = seen(session, events.MessageJoined)
-    assert (joined.turn_id, joined.message_id) == (first.turn_id, second.message_id)
-    (done,) = completed(session)
-    assert (done.status, done.answer, done.joined) == ("completed", "second answer", (second.message_id,))
-    assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
-    assert len(completions(session)) == 2
-
-
-@pytest.mark.contract("C13")
-def test_c13_equal_texts_are_told_apart_by_name(host: PaneHost) -> None:
-    session = host.session()
-    first = session.send("[[sleep:1]][[say:one]] same")
-    seen(session, events.TurnStarted)
-    twins = [session.send("same") for _ in range(2)]
-    (done,) = completed(session)
-    assert (done.message_id, done.joined) == (first.message_id, tuple(ack.message_id for ack in twins))
 
 
 @pytest.mark.contract("C13")

@@ -16,6 +16,7 @@ from pathlib import Path
 import live_clis
 import pytest
 
+import pi_promises
 import structured_promises
 from kit_system import until
 from lastword import Answer, Interrupt, events
@@ -50,6 +51,11 @@ OTHERWISE = frozenset(
 _PROMISES = {name: test for name, test in vars(structured_promises).items() if name.startswith("test_")}
 assert set(_PROMISES) > OTHERWISE
 globals().update({name: test for name, test in _PROMISES.items() if name not in OTHERWISE})
+
+test_c20_a_message_while_busy_joins_the_run_which_ends_with_its_answer = (
+    pi_promises.test_c20_a_message_while_busy_joins_the_run_which_ends_with_its_answer
+)
+test_c13_equal_texts_are_told_apart_by_name = pi_promises.test_c13_equal_texts_are_told_apart_by_name
 
 pytestmark = pytest.mark.live
 CACHE = os.environ.get("LASTWORD_CLI_CACHE", "")
@@ -107,33 +113,6 @@ def test_run_rehearse_drives_the_real_pi_over_its_protocol(pi: tuple[str, ...]) 
 
 
 # --- busy -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.contract("C20")
-@pytest.mark.parametrize("busy", ["[[sleep:1.5]][[say:first answer]]", "[[tool:Bash:sleep 2]][[say:first answer]]"])
-def test_c20_a_message_while_busy_joins_the_run_which_ends_with_its_answer(host: StdioHost, busy: str) -> None:
-    session = host.session()
-    first = session.send(f"{busy} work")
-    seen(session, events.ToolStarted if "tool" in busy else events.TurnStarted)
-    second = session.send("[[say:second answer]] also this")
-    assert (second.taken, second.turn_id) == ("pending", None)
-    seen(session, events.MessageQueued)
-    joined = seen(session, events.MessageJoined)
-    assert (joined.turn_id, joined.message_id) == (first.turn_id, second.message_id)
-    (done,) = completed(session)
-    assert (done.status, done.answer, done.joined) == ("completed", "second answer", (second.message_id,))
-    assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
-    assert len(completions(session)) == 2
-
-
-@pytest.mark.contract("C13")
-def test_c13_equal_texts_are_told_apart_by_name(host: StdioHost) -> None:
-    session = host.session()
-    first = session.send("[[sleep:1]][[say:one]] same")
-    seen(session, events.TurnStarted)
-    twins = [session.send("same") for _ in range(2)]
-    (done,) = completed(session)
-    assert (done.message_id, done.joined) == (first.message_id, tuple(ack.message_id for ack in twins))
 
 
 @pytest.mark.contract("C20")

@@ -15,7 +15,8 @@ from journal_samples import S1, commit, completion, message, ok, said, saying, t
 from lastword.actors.core.errors import JournalError
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.ports import Batch, Recorded
-from lastword.runtime._journal import READERS_MAX, SqliteJournal
+from lastword.runtime._journal import SqliteJournal
+from lastword.runtime._journal_readers import READERS_MAX
 
 WAIT_S = 20.0
 

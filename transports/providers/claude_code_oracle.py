@@ -23,9 +23,7 @@ from lastword.actors.core.facts import (
     CliVersionSeen,
     CompactionRecorded,
     Fact,
-    InputDropped,
     InputJoined,
-    InputQueued,
     PromptRecorded,
     ProviderRetrying,
     Taken,
@@ -36,10 +34,12 @@ from lastword.actors.core.facts import (
     TurnInherited,
     UnknownRecord,
 )
-from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
+from lastword.actors.core.outcome import Evidence, TurnError
 from lastword.actors.core.transcript import Line as Framed
 from lastword.actors.core.transcript import LineFramer
 from lastword.transports.providers import decoding
+from lastword.transports.providers.claude_code_errors import api_error
+from lastword.transports.providers.claude_code_queue import TASK_NOTIFICATION, CliQueue
 from lastword.transports.providers.claude_code_records import (
     METADATA_TYPES,
     Block,
@@ -51,121 +51,22 @@ from lastword.transports.providers.claude_code_records import (
     when,
 )
 from lastword.transports.providers.claude_code_text import unwrap
+from lastword.transports.providers.claude_code_turn import CUT_MARK, NativeTurn, Said
 
-ENDS_BY_ITSELF = frozenset({"end_turn", "stop_sequence", "pause_turn", "max_tokens", "refusal"})
-"""stop_reasons of a message behind which a turn may be over; any other, known or new, goes on."""
 TOOL_RESULT_CHARS_MAX = 64 * 1024
-CUT_MARK = "\n…[cut by lastword]"
-RESETS_AT_MAX = 1e11
-"""Unix seconds; what is greater is no time in seconds."""
-UUIDS_MAX = 8192
-"""Record ids of the open turn that are kept to tell its terminal record from a late one."""
-ENQUEUED_MAX = 1_000
-"""Messages in the CLI's queue that are remembered by their text."""
 TOOLS_OPEN_MAX = 8192
 """Tool calls of a turn that wait for their result."""
-BLOCKS_MAX = 1_000
-"""Text blocks of one message; further ones are dropped and counted."""
-ANSWER_CHARS_MAX = 4 * 1024 * 1024
-"""Of the text of one message; what goes beyond is cut off, with a mark."""
-FREELY_TOLD_CHARS = 64 * 1024
-"""A longer unfinished message is told again only when it has grown by an eighth: telling costs what it is long."""
 ID_CHARS_MAX = 256
 VERSION_CHARS_MAX = 64
 INTERRUPTED = "[Request interrupted by user"
 LOCAL_TAGS = ("<command-name>", "<command-message>", "<local-command-", "<bash-stdout>", "<bash-stderr>")
 BASH_INPUT = "<bash-input>"
-TASK_NOTIFICATION = "<task-notification>"
 SYNTHETIC = "<synthetic>"
 
 _OBJECT = ord("{")
 _LINE = decoding.Decoder(Line)
 _REGISTRY = decoding.Decoder(RegistryFile)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
-
-
-class _Said:
-    """The assistant message that is being recorded, block by block."""
-
-    __slots__ = ("_chars", "_text", "blocks", "carry", "evidence", "id", "stop_reason", "told")
-
-    def __init__(self, message_id: str, carry: str) -> None:
-        self.id = message_id
-        self.blocks: dict[int, str] = {}
-        self.carry = carry
-        self.stop_reason: str | None = None
-        self.evidence: Evidence | None = None
-        self.told = ""
-        self._chars = len(carry)
-        self._text: str | None = None
-
-    @property
-    def text(self) -> str:
-        if self._text is None:
-            self._text = self.carry + "".join(self.blocks[index] for index in sorted(self.blocks))
-        return self._text
-
-    def add(self, index: int, text: str) -> bool:
-        """Take one block, cut to what a message may hold; False where it takes no more."""
-        before = self.blocks.get(index)
-        if before is None and len(self.blocks) >= BLOCKS_MAX:
-            return False
-        left = ANSWER_CHARS_MAX - self._chars + len(before or "")
-        if left <= 0:
-            return False
-        if len(text) > left:
-            text = text[:left] + CUT_MARK
-        self._chars += len(text) - len(before or "")
-        self.blocks[index] = text
-        self._text = None
-        return True
-
-    def worth_telling(self, *, over: bool) -> bool:
-        """Whether there is a text that was not told, and telling it is in proportion."""
-        if not self.text or self.text == self.told:
-            return False
-        return over or len(self.text) <= FREELY_TOLD_CHARS or len(self.text) >= len(self.told) * 9 // 8
-
-
-class _Turn:
-    """The open native turn."""
-
-    __slots__ = (
-        "inherited",
-        "native",
-        "output",
-        "parent",
-        "position",
-        "said",
-        "said_evidence",
-        "tools",
-        "uuid_order",
-        "uuids",
-    )
-
-    def __init__(self, native: str, parent: str | None, position: Position | None) -> None:
-        self.native = native
-        self.parent = parent
-        self.position = position
-        self.output = False
-        self.inherited = False
-        self.said: _Said | None = None
-        self.said_evidence: Evidence | None = None
-        self.tools: dict[str, None] = {}
-        self.uuids: set[str] = set()
-        self.uuid_order: deque[str] = deque()
-
-    @property
-    def final(self) -> bool:
-        return self.said is not None and self.said.stop_reason in ENDS_BY_ITSELF and not self.tools
-
-    def own(self, uuid: str) -> None:
-        if uuid in self.uuids:
-            return
-        self.uuids.add(uuid)
-        self.uuid_order.append(uuid)
-        if len(self.uuid_order) > UUIDS_MAX:
-            self.uuids.discard(self.uuid_order.popleft())
 
 
 class ClaudeOracle:
@@ -180,11 +81,11 @@ class ClaudeOracle:
         self._source = source.path
         self._native_session = native_session
         self._framer = LineFramer(offset, empty=False)
-        self._turn: _Turn | None = None
-        self._overlapped: _Turn | None = None
+        self._turn: NativeTurn | None = None
+        self._overlapped: NativeTurn | None = None
         """A turn that was not over when the CLI's own queue began the next: its interrupt line may still come."""
         self._closed: deque[set[str]] = deque(maxlen=4)
-        self._enqueued: list[str] = []
+        self._enqueued = CliQueue()
         self._bash: tuple[Line, Evidence, str] | None = None
         self._version = ""
         self._idle = False
@@ -271,7 +172,7 @@ class ClaudeOracle:
         if tail is not None:
             self._framed(tail, source)
         turn = self._turn
-        if turn is not None and turn.said is not None and self._sdk and self._final(turn.said):
+        if turn is not None and turn.said is not None and self._sdk and turn.said.final:
             evidence = turn.said.evidence
             assert evidence is not None
             self._complete(turn, evidence, 0, by_end_of_file=True)
@@ -405,19 +306,19 @@ class ClaudeOracle:
             taken = "queued" if line.prompt_source == "queued" else "sdk" if line.prompt_source == "sdk" else "typed"
             if origin:
                 taken = "self"
-        self._turn = _Turn(native, line.parent_uuid, position)
+        self._turn = NativeTurn(native, line.parent_uuid, position)
         self._own(line)
         if line.uuid is not None:
             self._turn.own(line.uuid)
         self._facts.append(PromptRecorded(native_turn=native, text=text, evidence=evidence, taken=taken, origin=origin))
 
-    def _merged(self, turn: _Turn, line: Line, position: Position | None) -> bool:
+    def _merged(self, turn: NativeTurn, line: Line, position: Position | None) -> bool:
         """Several messages of the CLI's queue may begin one turn: prompts in a chain, of one place, with one end."""
         chained = line.parent_uuid is not None and line.parent_uuid in turn.uuids
         queued = line.prompt_source == "queued" and position is not None and turn.position == position
         return chained and queued and not turn.output
 
-    def _overtaken(self, turn: _Turn, line: Line, position: Position | None, evidence: Evidence) -> None:
+    def _overtaken(self, turn: NativeTurn, line: Line, position: Position | None, evidence: Evidence) -> None:
         """A prompt began while a turn was open: what became of that one is known now."""
         self._flush_said()
         if turn.inherited:
@@ -428,7 +329,7 @@ class ClaudeOracle:
         elif line.prompt_source == "queued" and self._overlapped is None and not turn.final:
             self._overlapped = turn  # the record of how it ended comes behind the prompt that its end let in
             self._turn = None
-        elif turn.said is not None and self._final(turn.said) and not turn.tools:
+        elif turn.said is not None and turn.said.final and not turn.tools:
             self._complete(turn, turn.said.evidence or evidence, 0)  # a version or mode without turn_duration
         else:
             error = TurnError(kind="superseded", message="a later turn began without this one's end")
@@ -512,7 +413,7 @@ class ClaudeOracle:
         if said is None or said.id != message.id:
             self._flush_said(over=True)
             carry = said.text if said is not None and said.stop_reason == "max_tokens" else ""
-            said = turn.said = _Said(message.id, carry)
+            said = turn.said = Said(message.id, carry)
         said.stop_reason = message.stop_reason if not line.is_aborted_mid_stream else None
         said.evidence = evidence
         blocks = message.content if isinstance(message.content, list) else []
@@ -521,7 +422,7 @@ class ClaudeOracle:
         for number, block in enumerate(blocks):
             self._block(turn, said, block, (line.api_block_index or 0) + number, evidence)
 
-    def _block(self, turn: _Turn, said: _Said, block: Block, index: int, evidence: Evidence) -> None:
+    def _block(self, turn: NativeTurn, said: Said, block: Block, index: int, evidence: Evidence) -> None:
         match block.type:
             case "text":
                 if not said.add(index, block.text):
@@ -560,21 +461,12 @@ class ClaudeOracle:
                     native_message=said.id,
                     text=said.text,
                     evidence=said.evidence,
-                    ends_by_itself=self._final(said),
+                    ends_by_itself=said.final,
                 )
             )
 
-    def _failed(self, turn: _Turn, line: Line, message: Message, evidence: Evidence) -> None:
-        word = line.error if isinstance(line.error, str) else ""
-        text = text_of(message.content)
-        kind = api_error_kind(word, line.api_error_status, message.stop_reason, text)
-        error = TurnError(
-            kind=kind,
-            message=text[:2000],
-            native_kind=word,
-            status_code=line.api_error_status,
-            resets_at=_resets_at(line.quota_limits) if kind == "rate_limited" else None,
-        )
+    def _failed(self, turn: NativeTurn, line: Line, message: Message, evidence: Evidence) -> None:
+        error = api_error(line, message)
         self._close(turn, TurnClosed(native_turn=turn.native, status="failed", evidence=evidence, error=error))
 
     # --- system, attachments, queue ---------------------------------------------------------------------------------
@@ -637,47 +529,14 @@ class ClaudeOracle:
         self._facts.append(InputJoined(native_turn=self._turn.native, text=unwrap(text), evidence=evidence))
 
     def _queue_operation(self, line: Line, evidence: Evidence) -> None:
-        text = text_of(line.content)
-        match line.operation:
-            case "enqueue":
-                self._enqueued.append(text)
-                if len(self._enqueued) > ENQUEUED_MAX:
-                    del self._enqueued[0]
-                if not text.startswith(TASK_NOTIFICATION):
-                    self._facts.append(InputQueued(text=unwrap(text), evidence=evidence))
-            case "dequeue":
-                self._take(text)
-            case "remove":
-                taken = self._take(text)
-                if line.reason != "absorbed_mid_turn" and taken and not taken.startswith(TASK_NOTIFICATION):
-                    reason = line.reason or "removed"
-                    self._facts.append(InputDropped(text=unwrap(taken), reason=reason, evidence=evidence))
-            case "popAll":
-                dropped, self._enqueued = self._enqueued, []
-                for each in dropped:
-                    if not each.startswith(TASK_NOTIFICATION):
-                        fact = InputDropped(text=unwrap(each), reason="returned_to_editor", evidence=evidence)
-                        self._facts.append(fact)
-            case _:
-                self._unknown(f"queue-operation:{(line.operation or '')[:40]}", evidence)
-
-    def _take(self, text: str) -> str:
-        """Take a message out of the queue: the one with that text, or the first where the record names none."""
-        if text:
-            if text in self._enqueued:
-                self._enqueued.remove(text)
-            return text
-        return self._enqueued.pop(0) if self._enqueued else ""
+        self._facts += self._enqueued.change(line, evidence)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
-    def _final(self, said: _Said) -> bool:
-        return said.stop_reason in ENDS_BY_ITSELF
-
-    def _complete(self, turn: _Turn, evidence: Evidence, background: int, *, by_end_of_file: bool = False) -> None:
+    def _complete(self, turn: NativeTurn, evidence: Evidence, background: int, *, by_end_of_file: bool = False) -> None:
         self._flush_said(over=True)
         said = turn.said
-        answer = said.text if said is not None and self._final(said) else ""
+        answer = said.text if said is not None and said.final else ""
         self._close(
             turn,
             TurnClosed(
@@ -690,7 +549,7 @@ class ClaudeOracle:
             ),
         )
 
-    def _close(self, turn: _Turn, closed: TurnClosed) -> None:
+    def _close(self, turn: NativeTurn, closed: TurnClosed) -> None:
         overlapped = self._overlapped
         if overlapped is not None:
             self._overlapped = None
@@ -701,27 +560,3 @@ class ClaudeOracle:
         self._facts.append(closed)
         self._closed.append(turn.uuids)
         self._turn = None
-
-
-def _resets_at(quota: object) -> float | None:
-    """``quotaLimits.resetsAt``, Unix seconds. Only an account's limit has it: a plain 429 names no end."""
-    at = quota.get("resetsAt") if isinstance(quota, dict) else None
-    return float(at) if isinstance(at, int | float) and not isinstance(at, bool) and 0 < at < RESETS_AT_MAX else None
-
-
-def api_error_kind(word: str, status: int | None, stop_reason: str | None, text: str) -> ErrorKind:
-    """The kind of a final API error, from the CLI's own word first, the HTTP status second, its text last."""
-    lowered = text.lower()
-    if stop_reason == "refusal":
-        return "refused"
-    if word == "rate_limit" or status == 429:
-        return "rate_limited"
-    if word == "authentication_failed" or status in (401, 403):
-        return "authentication"
-    if "prompt is too long" in lowered or "context_length" in lowered:
-        return "context_overflow"
-    if status == 529 or "overloaded" in lowered:
-        return "overloaded"
-    if status is not None and 400 <= status < 500:
-        return "invalid_request"
-    return "provider_error"

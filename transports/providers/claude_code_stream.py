@@ -19,7 +19,7 @@ import msgspec
 from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.facts import InputDropped, InputJoined, InputQueued, PromptRecorded
 from lastword.actors.core.outcome import Evidence, TurnError
-from lastword.transports.providers.claude_code_oracle import api_error_kind
+from lastword.transports.providers.claude_code_errors import api_error_kind
 from lastword.transports.providers.stream_json import Message, OpenTurn, StreamJsonOracle, StreamLine
 
 STARTED_MAX = 4096
