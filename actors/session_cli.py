@@ -460,7 +460,7 @@ class Cli:
         if rows or drafts:
             session.record.send(messages=tuple(rows.values()), drafts=drafts)
         owner = session.book.rows.get(report.message_id)
-        effects = session.core.submitted(report.message_id, report.rewritten)
+        effects = session.core.submitted(report.message_id, report.rewritten, report.at)
         if not effects and owner is not None and owner.turn_id is not None and owner.taken == "started_turn":
             # the record was read before this report came: the turn wants its stamp all the same
             effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from lastword.actors.core.adapter import Refused, TypedText
-from lastword.transports.providers.drawn_text import skeleton
+from lastword.transports.providers.drawn_text import seen, shows
 
 TEXT_CHARS_MAX = 1_000_000
 PLACEHOLDER_CHARS = 1000
@@ -53,6 +53,8 @@ def _refusal(text: str, shown: str, normal: str, pasted_chars: int) -> str:
         return f"the control character U+{ord(found.group()):04X} cannot be typed"
     if found := _SURROGATE.search(normal):
         return f"the lone surrogate U+{ord(found.group()):04X} is no text"
+    if not seen(shown):
+        return "nothing of it would be seen in the CLI's input box"
     if _COMMAND.match(shown) and pasted_chars > PLACEHOLDER_CHARS:
         return "a long text that begins with '/' and a word would be taken for a command by the CLI"
     return ""
@@ -69,4 +71,4 @@ def landed(typed: TypedText, draft: str) -> bool:
     if len(pasted) > PLACEHOLDER_CHARS:
         found = _PLACEHOLDER.fullmatch(draft.strip())
         return found is not None and int(found.group(1)) == len(pasted)
-    return skeleton(draft) == skeleton(pasted)
+    return shows(draft, pasted)
