@@ -6,6 +6,7 @@ makes it another text; any letter, digit, mark or symbol more or less does.
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 
@@ -16,6 +17,11 @@ UNSEEN = (
 """Characters that a program may drop without anybody seeing it (Unicode's default ignorables and format characters),
 as the inside of a character class."""
 
+ALIKE_MIN = 0.6
+"""Of the characters of two texts, so many in the same order make them one text that was changed on its way."""
+COMPARED_MAX = 300
+"""Characters of each text that are compared for that."""
+_PLACEHOLDER = re.compile(r"\[[^\[\]\n]{1,60}\]")
 _UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{UNSEEN}]")
 
 
@@ -30,4 +36,17 @@ def folded(text: str) -> str:
     return solid if solid.isascii() else "".join(without_unseen(unicodedata.normalize("NFKC", solid)).split())
 
 
-__all__ = ["UNSEEN", "folded", "without_unseen"]
+def perhaps(draft: str, pasted: str) -> bool:
+    """Whether a draft may be what a CLI made of that paste: most of its characters, or a placeholder for it. Never
+    enough to press Enter on.
+    """
+    if _PLACEHOLDER.fullmatch(draft.strip()):
+        return True
+    shown, wanted = folded(draft), folded(pasted)
+    if not shown or not 0.5 <= len(shown) / max(1, len(wanted)) <= 2:
+        return False
+    pair = difflib.SequenceMatcher(None, shown[:COMPARED_MAX], wanted[:COMPARED_MAX], autojunk=False)
+    return pair.ratio() >= ALIKE_MIN
+
+
+__all__ = ["UNSEEN", "folded", "perhaps", "without_unseen"]
