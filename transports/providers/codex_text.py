@@ -23,6 +23,10 @@ _POPUP = re.compile(r"[@$]\S*\Z")
 """Behind such a word a list is open, and takes the Enter."""
 _PLACEHOLDER = re.compile(r"\[Pasted Content (\d+) chars\](?: #\d+)?")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]")
+_DROPPED = "\x85"
+"""Is not recorded."""
+_MISDRAWN = ("\u2028", "\u2029")
+"""The box shows them, and what stands behind them, wrong: a text with one is made longer, as one of many lines is."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -36,7 +40,7 @@ def escape(text: str) -> TypedText | Refused:
         paste = " " + paste  # a blank before it makes it text; it is not recorded
     if _POPUP.search(paste):
         paste += " "
-    if paste.count("\n") >= SHOWN_LINES_MAX:
+    if paste.count("\n") >= SHOWN_LINES_MAX or any(separator in paste for separator in _MISDRAWN):
         paste = paste.ljust(PLACEHOLDER_CHARS + 1)
     refused = _refusal(text, shown, normal, len(paste))
     if refused:
@@ -51,6 +55,8 @@ def _refusal(text: str, shown: str, normal: str, pasted_chars: int) -> str:
         return "only blanks: the CLI would not submit it"
     if found := _CONTROL.search(normal):
         return f"the control character U+{ord(found.group()):04X} cannot be typed"
+    if _DROPPED in shown:
+        return "the CLI removes the character U+0085"
     if found := _SURROGATE.search(normal):
         return f"the lone surrogate U+{ord(found.group()):04X} is no text"
     if not seen(shown):
