@@ -469,7 +469,7 @@ class Cli:
                 body = events.MessageSubmitted(rewritten=report.rewritten)
                 drafts = (events.Draft(body=body, message_id=report.message_id, once=f"submitted:{report.message_id}"),)
         owner = session.book.rows.get(report.message_id)
-        effects = session.core.submitted(report.message_id, report.rewritten)
+        effects = session.core.submitted(report.message_id, report.rewritten, report.at)
         if not effects and owner is not None and owner.turn_id is not None and owner.taken == "started_turn":
             # the record was read before this report came: the turn wants its stamp all the same
             effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]

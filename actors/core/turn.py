@@ -232,7 +232,8 @@ def _submitted(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case RecordExhausted():
             return _lose(turn, now, "provider_exited", _ended(turn, event, "does not show the prompt"))
         case Superseded():
-            return _lose(turn, now, "superseded", "the CLI went to another conversation before the prompt was recorded")
+            why = event.why or "the CLI went to another conversation before the prompt was recorded"
+            return _lose(turn, now, "superseded", why)
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
             return turn, (RecordLate(what="fact_before_binding"),)
         case CliStatusSeen():

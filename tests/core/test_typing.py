@@ -575,3 +575,28 @@ def test_the_end_of_the_cli_tells_what_was_in_progress_and_whether_enter_went_ou
     after = in_phase(Manners(proof_after=9.0), core.Phase.PROVING, "first")
     assert after.core.gone() == ("m:first", True)
     assert after.core.nudge() == []
+
+
+@pytest.mark.parametrize("made", ["say it pl\u00a3ase", "[Image #1]"])
+@pytest.mark.contract("C24")
+def test_c24_what_the_box_made_of_a_paste_beyond_recognition_is_taken_out_and_not_delivered(made: str) -> None:
+    pane = PaneModel(Manners(box_makes=(("say it please", made),)))
+    pane.open()
+    pane.deliver("say it please")
+    pane.deliver("next")
+    pane.run(until=60)
+    assert pane.ended == {"say it please": "not_delivered", "next": "proved"}
+    assert pane.submitted == ["next"]
+    assert pane.pastes == ["say it please", "next"], "it is not pasted again"
+
+
+@pytest.mark.contract("C24")
+def test_c24_a_draft_that_is_nothing_like_the_lost_paste_is_a_persons() -> None:
+    pane = PaneModel(Manners(lost_pastes=1, drafts=((0.02, 30.0, False),)))
+    pane.open()
+    pane.deliver("say it please")
+    pane.run(until=25)
+    assert not pane.ended
+    assert not any(what == "clear" for what, _ in pane.keys)
+    pane.run(until=60)
+    assert pane.ended == {"say it please": "proved"}
