@@ -45,10 +45,12 @@ class Session:
     Made by :meth:`lastword.Runtime.session`.
     """
 
-    def __init__(self, runtime: Runtime, session_id: SessionId, ref: Ref | None) -> None:
+    def __init__(self, runtime: Runtime, session_id: SessionId, ref: Ref | None, *, held: bool = False) -> None:
         self._runtime = runtime
         self._session_id = session_id
         self._ref = ref
+        self._held = held
+        """Its CLI lives and is not ours: it can be read here, and nothing else."""
 
     @property
     def session_id(self) -> SessionId:
@@ -141,6 +143,8 @@ class Session:
             grace_s: between the gentle and the hard end of the CLI's process group.
         """
         self._runtime._check_here()  # noqa: SLF001
+        if self._held:
+            raise _held_error(self._session_id)
         self._close(grace_s, forever=True)
 
     # --- inside -------------------------------------------------------------------------------------------------
@@ -174,6 +178,8 @@ class Session:
     def _tell(self, command: Submit | Control | SwitchTo, reply: Future[Any]) -> None:
         self._runtime._check_here()  # noqa: SLF001
         calls_max = self._runtime._limits.calls_max  # noqa: SLF001  # the rest of its mailbox is for its own actors
+        if self._held:
+            raise _held_error(self._session_id)
         told = self._ref is not None and self._ref.try_tell(command, waiting_max=calls_max)
         if not told and not reply.done():
             if self._ref is not None and self._ref.is_alive():
@@ -273,6 +279,14 @@ class AsyncSession:
                 raise RejectedError("session_closed", "the session ended before it answered")
             if bound_s is not None and waited >= bound_s:
                 raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s")
+
+
+def _held_error(session_id: SessionId) -> RejectedError:
+    return RejectedError(
+        "session_held",
+        f"a CLI of the session {session_id} lives that this host does not hold: nothing was done",
+        remedy="Use the host that holds it; once that CLI has ended, find the session again.",
+    )
 
 
 def _seen(future: asyncio.Future[Any]) -> None:

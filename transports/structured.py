@@ -13,7 +13,7 @@ import select
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 from lastword.actors.core.delivery import TransportName
@@ -24,7 +24,9 @@ from lastword.transports.process import Ended, ExitWatcher, ProcessId, carriers,
 from lastword.transports.stream_files import StreamFiles, append_to
 
 MARK = "LASTWORD_CHILD"
-"""In the environment of a child and of all that it starts: which process of which session it belongs to."""
+"""In the environment of a child and of all that it starts: the folder of its stream by device and inode, so that a
+moved folder is the same one and a copy another, and which process of which session it belongs to.
+"""
 STDIN_BYTES_MAX = 16 * 1024 * 1024
 """What may wait for one child to read its stdin; more is refused."""
 END_S = 1.0
@@ -205,6 +207,7 @@ class Children(StreamFiles):
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         super().__init__(folder)
         self._env = dict(env)
+        self._identity = ""
         self._exits = ExitWatcher()
         self._lock = threading.Lock()
         self._children: set[Child] = set()
@@ -234,7 +237,15 @@ class Children(StreamFiles):
 
     def marks(self, name: str) -> tuple[bytes, ...]:
         """What the environment of a child's family shows, as :func:`~lastword.transports.process.family` takes it."""
-        return (f"{MARK}={self.stream(name)}\0".encode(),)
+        return (f"{MARK}={self._home()}/{name}\0".encode(),)
+
+    def _home(self) -> str:
+        """Which folder it is, whatever its path; "" while it was never made."""
+        if not self._identity:
+            with contextlib.suppress(FileNotFoundError):
+                facts = self._folder.stat()
+                self._identity = f"{facts.st_dev}-{facts.st_ino}"
+        return self._identity
 
     def open(
         self,
@@ -274,10 +285,9 @@ class Children(StreamFiles):
         (which is ended here; blocks for a second at most).
         """
         found: dict[str, Child | None] = {}
-        prefix = f"{self._folder}{os.sep}"
         for carrier in carriers(MARK):
-            name = carrier.value.removeprefix(prefix)
-            if not carrier.value.startswith(prefix) or not Path(f"{carrier.value}.jsonl").exists():
+            home, _, name = carrier.value.partition("/")
+            if not home or home != self._home() or not Path(f"{self.stream(name)}.jsonl").exists():
                 continue
             if carrier.leads and found.get(name) is None and self.child(name) is None:
                 found[name] = self.adopt(name, carrier.process)
@@ -286,6 +296,18 @@ class Children(StreamFiles):
         for name, child in found.items():
             if child is None and self.child(name) is None:
                 end_families((), self.marks(name), 0.0)
+        return found
+
+    def living_elsewhere(self, session_ids: Container[str]) -> set[str]:
+        """Sessions with a child that lives and writes into another folder than this one: into that of which this is a
+        copy, or the other way round.
+        """
+        found: set[str] = set()
+        for carrier in carriers(MARK):
+            home, _, name = carrier.value.partition("/")
+            session_id = name.rpartition("-")[0]
+            if carrier.leads and home != self._home() and session_id in session_ids:
+                found.add(session_id)
         return found
 
     def child(self, name: str) -> Child | None:
@@ -316,7 +338,7 @@ class Children(StreamFiles):
                     stdout=out,
                     stderr=err,
                     cwd=cwd,
-                    env={**self._env, **env, MARK: stem},
+                    env={**self._env, **env, MARK: f"{self._home()}/{name}"},
                     start_new_session=True,
                     bufsize=0,
                 )
