@@ -339,7 +339,10 @@ def open_tmux_edge(
             else:
                 pane.close(0.0, lambda: None)
                 if row is not None:
-                    found[session_id] = Survivor(endpoint=before.endpoint if before else None, epoch=epoch)
+                    held_yet = before.held if before else None
+                    found[session_id] = Survivor(
+                        endpoint=before.endpoint if before else None, epoch=epoch, held=held_yet
+                    )
         return found
 
     def reattach(row: SessionRow) -> Survivor | None:

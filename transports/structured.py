@@ -24,9 +24,9 @@ from lastword.transports.process import Ended, ExitWatcher, ProcessId, carriers,
 from lastword.transports.stream_files import StreamFiles, append_to
 
 MARK = "LASTWORD_CHILD"
-"""In the environment of a child and of all that it starts: the folder of its stream by device and inode, so that a
-moved folder is the same one and a copy another, and which process of which session it belongs to.
-"""
+"""In the environment of a child and of all that it starts: which process of which session it belongs to."""
+FOLDER_MARK = "LASTWORD_CHILD_OF"
+"""Beside it: the same by name, and its folder by device and inode: a moved folder is the same one, a copy another."""
 STDIN_BYTES_MAX = 16 * 1024 * 1024
 """What may wait for one child to read its stdin; more is refused."""
 END_S = 1.0
@@ -237,7 +237,7 @@ class Children(StreamFiles):
 
     def marks(self, name: str) -> tuple[bytes, ...]:
         """What the environment of a child's family shows, as :func:`~lastword.transports.process.family` takes it."""
-        return (f"{MARK}={self._home()}/{name}\0".encode(),)
+        return (f"{FOLDER_MARK}={self._home()}/{name}\0".encode(),)
 
     def _home(self) -> str:
         """Which folder it is, whatever its path; "" while it was never made."""
@@ -285,7 +285,7 @@ class Children(StreamFiles):
         (which is ended here; blocks for a second at most).
         """
         found: dict[str, Child | None] = {}
-        for carrier in carriers(MARK):
+        for carrier in carriers(FOLDER_MARK):
             home, _, name = carrier.value.partition("/")
             if not home or home != self._home() or not Path(f"{self.stream(name)}.jsonl").exists():
                 continue
@@ -303,7 +303,7 @@ class Children(StreamFiles):
         copy, or the other way round.
         """
         found: set[str] = set()
-        for carrier in carriers(MARK):
+        for carrier in carriers(FOLDER_MARK):
             home, _, name = carrier.value.partition("/")
             session_id = name.rpartition("-")[0]
             if carrier.leads and home != self._home() and session_id in session_ids:
@@ -338,7 +338,7 @@ class Children(StreamFiles):
                     stdout=out,
                     stderr=err,
                     cwd=cwd,
-                    env={**self._env, **env, MARK: f"{self._home()}/{name}"},
+                    env={**self._env, **env, MARK: stem, FOLDER_MARK: f"{self._home()}/{name}"},
                     start_new_session=True,
                     bufsize=0,
                 )

@@ -42,8 +42,8 @@ def opened(host: PaneHost, state: Path) -> Runtime:
     )
 
 
-def in_the_second_turn(host: PaneHost, **options):
-    session = host.session(**options)
+def in_the_second_turn(host: PaneHost):
+    session = host.session()
     assert host.run(session, "first [[say:one]]").answer == "one"
     session.send("second [[sleep:2]][[say:two]]")
     host.running(session, 2)
@@ -62,9 +62,8 @@ def sees_it_held(other: Runtime, session) -> None:
 
 @pytest.mark.contract("C02")
 @pytest.mark.contract("C17")
-@pytest.mark.parametrize("transport", ["tmux", "structured"])
-def test_c02_a_copy_of_a_living_hosts_folder_changes_nothing_for_that_host(host, transport):
-    session, cli = in_the_second_turn(host, transport=transport)
+def test_c02_a_copy_of_a_living_hosts_folder_changes_nothing_for_that_host(host):
+    session, cli = in_the_second_turn(host)
     copy = copied(host)
     with opened(host, copy) as other:
         sees_it_held(other, session)
@@ -153,22 +152,6 @@ def test_c17_a_new_host_where_a_dead_ones_folder_stood_leaves_the_clis_of_the_mo
     again = host.again(session)
     assert [each.answer for each in host.completed(again, 2)] == ["one", "two"]
     assert host.cli(again) == cli
-
-
-@pytest.mark.contract("C17")
-def test_c17_a_child_behind_a_pipe_is_found_by_its_folder_wherever_that_was_moved(host):
-    session, _ = in_the_second_turn(host, transport="structured")
-    runtime = host.runtime
-    host.abandon()
-    del runtime
-    host.state.rename(host.kit.root / "moved")
-    host.state = host.kit.root / "moved"
-    host.open()
-    again = host.again(session)
-    assert [(each.status, each.answer) for each in host.completed(again, 2)] == [
-        ("completed", "one"),
-        ("completed", "two"),
-    ]
 
 
 def test_a_claim_is_one_hosts_until_that_has_died_however_it_died():
