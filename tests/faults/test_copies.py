@@ -146,12 +146,13 @@ def test_c17_a_new_host_where_a_dead_ones_folder_stood_leaves_the_clis_of_the_mo
     with opened(host, old) as second:
         fresh = second.session("claude-code", cwd=host.kit.cwd)
         assert fresh.run("mine [[say:mine]]", deadline_s=WAIT_S).answer == "mine"
-    assert cli.is_alive()
-    host.state = moved
-    host.open()
-    again = host.again(session)
-    assert [each.answer for each in host.completed(again, 2)] == ["one", "two"]
-    assert host.cli(again) == cli
+        assert cli.is_alive()
+        host.state = moved
+        host.open()
+        again = host.again(session)
+        assert [each.answer for each in host.completed(again, 2)] == ["one", "two"]
+        assert host.cli(again) == cli
+    assert host.run(again, "third [[say:three]]").answer == "three"
 
 
 def test_a_claim_is_one_hosts_until_that_has_died_however_it_died():

@@ -22,6 +22,7 @@ from lastword.transports import tmux_setup
 from lastword.transports.process import ExitWatcher, ProcessId, pid_start
 from lastword.transports.tmux import Alive, Gone, PaneHandle, Pressed, Refused, TmuxServer, Unknown, find_tmux
 from lastword.transports.tmux_control import Command, ControlClient, Reply, quote
+from lastword.transports.tmux_find import PANE_MARK
 
 pytestmark = pytest.mark.tmux
 
@@ -98,6 +99,7 @@ def test_the_pane_is_the_program_with_its_exact_argv_cwd_and_environment(tmp_pat
         assert {k: v for k, v in meta["env"].items() if k not in by_tmux and not k.startswith("LC_")} == {
             **base,
             **extra,
+            PANE_MARK: "exact",
         }
         assert meta["env"]["TMUX_PANE"] == pane.pane_id
         assert meta["env"]["PWD"] == str(cwd)
