@@ -128,6 +128,11 @@ class SqliteJournal:
         return self._file.path
 
     @property
+    def journal_id(self) -> str:
+        """As :attr:`JournalFile.journal_id`."""
+        return self._file.journal_id
+
+    @property
     def failing(self) -> bool:
         """Whether the last transaction failed for the file's sake (no space, read-only, an error of the device), or the
         one under way hangs. From any thread.

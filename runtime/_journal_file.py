@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import sqlite3
 import stat
 import time
@@ -129,6 +130,8 @@ class JournalFile:
         self.path = folder / FILE_NAME
         self.durability: Durability = durability
         self.readonly = readonly
+        self.journal_id = ""
+        """Given once, when the journal was made; a copy has the same. "" where it was opened to be read only."""
         self._lock: HostLock | None = None
         if readonly:
             self._check_readable()
@@ -138,6 +141,7 @@ class JournalFile:
         try:
             self._make_file()
             self._bring_up_to_date()
+            self.journal_id = self._named()
         except BaseException:
             self.release()
             raise
@@ -350,6 +354,20 @@ class JournalFile:
                 self._run(db, script, target)
         except sqlite3.Error as error:
             raise translated(error, "bringing its schema up to date", self.path) from error
+        finally:
+            db.close()
+
+    def _named(self) -> str:
+        db = self.connect_writer()
+        try:
+            query = "SELECT value FROM meta WHERE key = 'journal_id'"
+            if (row := db.execute(query).fetchone()) is None:
+                insert = "INSERT OR IGNORE INTO meta (key, value) VALUES ('journal_id', ?)"
+                db.execute(insert, (secrets.token_hex(8),))
+                row = db.execute(query).fetchone()
+            return str(row[0])
+        except sqlite3.Error as error:
+            raise translated(error, "naming it", self.path) from error
         finally:
             db.close()
 

@@ -204,6 +204,8 @@ class Runtime:
         """Held while a session on record is given its actor: two threads that ask for it get one."""
         self._survivors: dict[SessionId, Survivor] = {}
         """What an earlier host left of sessions that nobody has asked for yet."""
+        self._held: dict[SessionId, Callable[[], bool]] = {}
+        """Sessions whose CLI lives and is not ours, and whether that is still so."""
         self._sessions: dict[SessionId, Session] = {}
         self._closed = False
         self._pid = os.getpid()
@@ -568,6 +570,10 @@ class Runtime:
                 raise UsageError("unknown_session", f"no session {session_id!r} is on record", remedy=remedy)
             if row.state == "closed":
                 return Session(self, session_id, None)
+            if (held := self._held.get(session_id)) is not None:
+                if held():
+                    return Session(self, session_id, None, held=True)
+                del self._held[session_id]
             return self._revive(row, self._survivors.pop(session_id, None))
 
     def _rehydrate(self) -> None:
@@ -587,7 +593,9 @@ class Runtime:
         self._survivors.update(survivors)
         for row in rows:
             survivor = survivors.get(row.session_id)
-            if row.session_id in needed or (survivor is not None and survivor.endpoint is not None):
+            if survivor is not None and survivor.held is not None:
+                self._held[row.session_id] = self._survivors.pop(row.session_id).held or _no
+            elif row.session_id in needed or (survivor is not None and survivor.endpoint is not None):
                 self._revive(row, self._survivors.pop(row.session_id, None))
 
     def _session_failed(self, session_id: SessionId) -> None:
@@ -724,7 +732,7 @@ class Runtime:
                 self._edges[name] = (
                     open_api_edge(self._journal, self._env, self._tools)
                     if name == "api"
-                    else open_edge(name, self._state, self._env, self._edge_says, rows)
+                    else open_edge(name, self._state, self._env, self._edge_says, rows, journal=self._journal)
                 )
             return self._edges[name]
 
@@ -770,6 +778,10 @@ class Runtime:
             except LastwordError:
                 left.append(session.session_id)
         return left
+
+
+def _no() -> bool:
+    return False
 
 
 def _end_at_exit(runtime: Runtime) -> None:

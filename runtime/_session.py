@@ -50,10 +50,12 @@ class Session:
     Made by :meth:`lastword.Runtime.session`.
     """
 
-    def __init__(self, runtime: Runtime, session_id: SessionId, ref: Ref | None) -> None:
+    def __init__(self, runtime: Runtime, session_id: SessionId, ref: Ref | None, *, held: bool = False) -> None:
         self._runtime = runtime
         self._session_id = session_id
         self._ref = ref
+        self._held = held
+        """Its CLI lives and is not ours: it can be read here, and nothing else."""
 
     @property
     def session_id(self) -> SessionId:
@@ -158,6 +160,8 @@ class Session:
         """
         self._runtime._check_here()  # noqa: SLF001
         check_grace(grace_s)
+        if self._held:
+            raise _held_error(self._session_id)
         self._close(grace_s, forever=True)
 
     # --- inside -------------------------------------------------------------------------------------------------
@@ -191,6 +195,8 @@ class Session:
     def _tell(self, command: Submit | Control | SwitchTo, reply: Future[Any]) -> None:
         self._runtime._check_here()  # noqa: SLF001
         calls_max = self._runtime._limits.calls_max  # noqa: SLF001  # the rest of its mailbox is for its own actors
+        if self._held:
+            raise _held_error(self._session_id)
         told = self._ref is not None and self._ref.try_tell(command, waiting_max=calls_max)
         if not told and not reply.done():
             if self._ref is not None and self._ref.is_alive():
@@ -312,6 +318,14 @@ class AsyncSession:
 def _overdue(bound_s: float | None, waited_s: float, sign: Future[Any] | None) -> bool:
     """Whether the bound ran out, and the sign that ends it did not come at the last moment."""
     return bound_s is not None and waited_s >= bound_s and (sign is None or not sign.done())
+
+
+def _held_error(session_id: SessionId) -> RejectedError:
+    return RejectedError(
+        "session_held",
+        f"a CLI of the session {session_id} lives that this host does not hold: nothing was done",
+        remedy="Use the host that holds it; once that CLI has ended, find the session again.",
+    )
 
 
 def _seen(future: asyncio.Future[Any]) -> None:

@@ -15,7 +15,7 @@ import select
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,6 +33,8 @@ from lastword.transports.stream_files import StreamFiles, append_to
 
 MARK = "LASTWORD_CHILD"
 """In the environment of a child and of all that it starts: which process of which session it belongs to."""
+FOLDER_MARK = "LASTWORD_CHILD_OF"
+"""Beside it: the same by name, and its folder by device and inode: a moved folder is the same one, a copy another."""
 STDIN_BYTES_MAX = 16 * 1024 * 1024
 """What may wait for one child to read its stdin; more is refused."""
 END_S = 1.0
@@ -235,6 +237,7 @@ class Children(StreamFiles):
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         super().__init__(folder)
         self._env = dict(env)
+        self._identity = ""
         self._exits = ExitWatcher()
         self._lock = threading.Lock()
         self._children: set[Child] = set()
@@ -273,7 +276,15 @@ class Children(StreamFiles):
 
     def marks(self, name: str) -> tuple[bytes, ...]:
         """What the environment of a child's family shows, as :func:`~lastword.transports.family.family` takes it."""
-        return (f"{MARK}={self.stream(name)}\0".encode(),)
+        return (f"{FOLDER_MARK}={self._home()}/{name}\0".encode(),)
+
+    def _home(self) -> str:
+        """Which folder it is, whatever its path; "" while it was never made."""
+        if not self._identity:
+            with contextlib.suppress(FileNotFoundError):
+                facts = self._folder.stat()
+                self._identity = f"{facts.st_dev}-{facts.st_ino}"
+        return self._identity
 
     def open(
         self,
@@ -321,10 +332,9 @@ class Children(StreamFiles):
         """
         found: dict[str, Child | None] = {}
         relays = left_relays(self._folder)
-        prefix = f"{self._folder}{os.sep}"
-        for carrier in carriers(MARK):
-            name = carrier.value.removeprefix(prefix)
-            if not carrier.value.startswith(prefix) or not Path(f"{carrier.value}.jsonl").exists():
+        for carrier in carriers(FOLDER_MARK):
+            home, _, name = carrier.value.partition("/")
+            if not home or home != self._home() or not Path(f"{self.stream(name)}.jsonl").exists():
                 continue
             if carrier.leads and found.get(name) is None and self.child(name) is None:
                 found[name] = self.adopt(name, carrier.process, relays.get(name))
@@ -336,6 +346,18 @@ class Children(StreamFiles):
         for name, relay in relays.items():
             if found.get(name) is None and self.child(name) is None:
                 Relay(relay).end()  # what its child said last is on its way into the file
+        return found
+
+    def living_elsewhere(self, session_ids: Container[str]) -> set[str]:
+        """Sessions with a child that lives and writes into another folder than this one: into that of which this is a
+        copy, or the other way round.
+        """
+        found: set[str] = set()
+        for carrier in carriers(FOLDER_MARK):
+            home, _, name = carrier.value.partition("/")
+            session_id = name.rpartition("-")[0]
+            if carrier.leads and home != self._home() and session_id in session_ids:
+                found.add(session_id)
         return found
 
     def child(self, name: str) -> Child | None:
@@ -380,7 +402,7 @@ class Children(StreamFiles):
                     stdout=stdout,
                     stderr=err,
                     cwd=cwd,
-                    env={**self._env, **env, MARK: stem},
+                    env={**self._env, **env, MARK: stem, FOLDER_MARK: f"{self._home()}/{name}"},
                     start_new_session=True,
                     bufsize=0,
                 )
