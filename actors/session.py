@@ -303,6 +303,7 @@ class SessionActor(Actor):
             self.mouth.tell(mouth.Withdraw(message_id=message.message_id))
 
     def _interrupt(self, message: turn.InterruptTurn) -> None:
+        self.turns.interrupt(message.turn_id)
         self._given_up()
         if not self.closing:
             native = self.core.open.get(message.turn_id, "")
@@ -588,9 +589,8 @@ class SessionActor(Actor):
         if self.turns or self.admission.busy:
             return
         rows: Rows = {}
-        drafts = [
-            self.book.undelivered(rows, pending.message_id, "session_closed") for pending in self.core.pending.values()
-        ]
+        why = "session_closed" if closing.forever else "runtime_closed"  # the session goes on with the next runtime
+        drafts = [self.book.undelivered(rows, pending.message_id, why) for pending in self.core.pending.values()]
         self.core.pending.clear()
         if closing.forever:
             self.record.change(state="closed", closed_at=self.clock.wall())
