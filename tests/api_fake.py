@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 from structured_kit import WAIT_S
 
 _PLAIN = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_KEYS = {"type", "text", "id", "name", "input", "tool_use_id", "content", "is_error", "thinking", "signature"}
 
 
 class Text(NamedTuple):
@@ -88,7 +89,7 @@ def _anthropic_rules(messages: list[Any]) -> Iterator[str]:
         for block in blocks:
             if block["type"] == "text" and not block["text"].strip():
                 yield "text content blocks must contain non-whitespace text"
-            if extra := set(block) - {"type", "text", "id", "name", "input", "tool_use_id", "content", "is_error"}:
+            if extra := set(block) - _KEYS:
                 yield f"{extra}: Extra inputs are not permitted"
             if block["type"] == "tool_use":
                 if not isinstance(block["input"], dict):

@@ -257,3 +257,27 @@ def test_c32_calls_are_told_apart_however_a_server_of_chat_completions_numbers_t
             assert (done.status, done.answer) == ("completed", "fine"), way
             assert sorted(log.calls, key=str) == [{"a": 1}, {"a": 2}], way
         assert service.refused == []
+
+
+@pytest.mark.contract("C16")
+@pytest.mark.contract("C32")
+def test_c16_thoughts_are_told_again_with_their_signature_and_a_call_that_comes_in_one_piece_is_heard() -> None:
+    call = {"type": "tool_use", "id": "c1", "name": "remove", "input": {"a": 1}}
+    thought = [
+        Raw({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}}),
+        Raw({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}}),
+        Raw({"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "m"}}),
+        Raw({"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "c2ln"}}),
+        Raw({"type": "content_block_start", "index": 1, "content_block": call}),
+        Stop("tool_use"),
+    ]
+
+    def answers(body: Body) -> list[Act]:
+        return list(thought) if prompt_of(body) == "think" else [Text("fine")]
+
+    log = Log()
+    with speaking("anthropic", answers, log.tool) as (host, service):
+        done = host.session().run("think", deadline_s=WAIT_S)
+        assert (done.status, done.answer, log.calls) == ("completed", "fine", [{"a": 1}]), service.refused
+        told = service.asked[-1]["messages"][1]["content"]
+        assert told == [{"type": "thinking", "thinking": "hmm", "signature": "c2ln"}, call]
