@@ -577,14 +577,16 @@ class TranscriptWatcherActor(Actor):
         self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
         return True
 
-    def _exhausted(self) -> None:
-        """All that is there was read; with the process gone, that is all that there will ever be."""
+    def _exhausted(self, *, unread: str = "") -> None:
+        """All that is there was read; with the process gone, that is all that there will ever be. ``unread``: why it
+        could not be, for as long as it was tried.
+        """
         gone, following, oracle = self._gone, self._following, self._oracle
         if gone is None or following is None or oracle is None:
             return
         self._gone = None
         facts = oracle.eof(following.source.path)
-        self._tell((*facts, RecordExhausted(exit_status=gone.exit_status)), None)
+        self._tell((*facts, RecordExhausted(exit_status=gone.exit_status, unread=unread)), None)
 
     def _sees(self, path: str) -> None:
         if self._blind_reads >= BLIND_TOLD_READS:
@@ -601,7 +603,7 @@ class TranscriptWatcherActor(Actor):
         if self._gone is not None:
             self._final_reads += 1
             if self._final_reads > self._final_reads_max:
-                self._exhausted()
+                self._exhausted(unread=reason)
                 return
         slow = self._blind_reads > FINAL_READS_MAX and self._gone is None
         self.after(FIND_MAX_S if slow else UNREADABLE_RETRY_S, _BlindDue(), key="unreadable")

@@ -37,6 +37,7 @@ def test_c02_a_plain_turn_completes_from_its_record_in_the_journal(host: ApiHost
     assert done.evidence is not None
     assert done.evidence.source == f"journal:{session.snapshot().handle.native_session_id}"
     assert done.cli_version.startswith(f"{host.provider} ")
+    assert not done.cli_uncertified  # there is no CLI: that it is emulated says the documentation, not each turn
     assert [event.type for event in on_record(session)] == [
         "session_opened",
         "message_accepted",
@@ -354,6 +355,9 @@ def test_c17_a_turn_whose_host_was_killed_mid_request_is_lost_once_and_what_wait
         "lost",
         "provider_exited",
     )
+    assert one.error is not None
+    assert "the host" in one.error.message
+    assert "CLI" not in one.error.message
     assert (two.message_id, two.status, two.answer) == (told["messages"][1], "completed", "echo: second")
     assert [request.prompt for request in host.heard] == ["[[sleep:30]] slow one", "second"]
     assert session.run("third", deadline_s=WAIT_S).answer == "echo: third"
