@@ -49,7 +49,7 @@ from lastword.actors.core.facts import (
     UnknownRecord,
 )
 from lastword.actors.core.ids import MessageId, TurnId
-from lastword.actors.core.likeness import folded
+from lastword.actors.core.likeness import folded, perhaps
 from lastword.actors.core.limits import WAITING_MAX
 from lastword.actors.core.outcome import Evidence, Origin
 
@@ -57,7 +57,7 @@ RECORD_SKEW_S = 1.0
 """How much earlier than our own stamp of a message the CLI may stamp its record of it. One machine, one clock; where
 that clock was set back since, by so much more (:meth:`SessionCore.clock_seen`)."""
 OUR_ENTER_S = 2.0
-"""So long behind our Enter, by the CLI's own stamp, a prompt may be the one that it made, whatever its text (a record
+"""So long behind our Enter, by the CLI's own stamp, a prompt that is like our text may be the one that it made (a record
 follows Enter within 0.7 s on a loaded machine). Later ones are left to whoever typed them."""
 UNOWNED_MAX = 100
 """Prompts that nobody sent through us and whose stamps are remembered."""
@@ -724,7 +724,7 @@ class SessionCore:
 
         Enter was pressed for it in this life, on a box that was seen in the same round trip to show it and nothing
         else; the CLI stamped the record behind that Enter, and at once; it is the first record of a typed text that
-        nobody owns since; and no other message of ours is typed and not bound.
+        nobody owns since; no other message of ours is typed and not bound; and most of the text is ours.
         """
         native_at = fact.evidence.native_at
         typed = [pending for pending in self.pending.values() if pending.stage != "waiting"]
@@ -734,7 +734,8 @@ class SessionCore:
         if only.stage != "submitted" or only.entered_at is None or self._key(only.message_id) or self._contested(only):
             return []
         since = only.entered_at - only.set_back_s
-        return [only] if since <= native_at <= since + only.set_back_s + OUR_ENTER_S else []
+        at_once = since <= native_at <= since + only.set_back_s + OUR_ENTER_S
+        return [only] if at_once and perhaps(fact.text, only.typed.text) else []
 
 
 def _cover(wanted: str, by_text: dict[str, deque[Pending]]) -> list[Pending]:

@@ -454,39 +454,51 @@ def test_c19_the_exact_text_goes_before_the_alike_one_and_another_text_is_nobody
     assert ("Open human_terminal", "") in told(entered("Resume", at=None).read([at(None, "R\u00e9sum\u00e9")]))
 
 
+LIKE = ":-) please, and at once"
+
+
 @pytest.mark.contract("C24")
 def test_c24_a_changed_text_is_known_again_out_of_the_clis_own_queue() -> None:
-    session = entered("one", "[smile] two")
+    session = entered("one", "[smile] and the second of them")
     session.read([at(100.1, "one")])
-    seen = InputQueued(text=":-) two", evidence=Evidence(source="record", offset=7, native_at=100.3))
+    seen = InputQueued(text=":-) and the second of them", evidence=Evidence(source="record", offset=7, native_at=100.3))
     assert told(session.read([seen])) == [("Proved queued", "m2")]
-    assert ("Proved submitted", "m2") in told(session.read([at(105.0, ":-) two", "n2")]))
+    assert ("Proved submitted", "m2") in told(session.read([at(105.0, ":-) and the second of them", "n2")]))
 
 
 @pytest.mark.contract("C24")
 def test_c24_the_first_prompt_right_behind_our_enter_is_ours_where_nothing_else_can_have_made_it() -> None:
-    session = entered("[smile]")
-    effects = told(session.read([at(100.2, ":-)")]))
+    session = entered("[smile] please, and at once")
+    effects = told(session.read([at(100.2, ":-) please, and at once")]))
     assert effects[:3] == [("Proved submitted", "m1"), ("Count", "undeclared_rewriting"), ("Bound", "t1")]
 
 
 @pytest.mark.parametrize(
-    ("stamp", "texts", "enter", "taken"),
+    ("stamp", "texts", "enter", "taken", "said"),
     [
-        (99.9, ("[smile]",), 100.0, "typed"),
-        (100.0 + core.OUR_ENTER_S + 0.1, ("[smile]",), 100.0, "typed"),
-        (None, ("[smile]",), 100.0, "typed"),
-        (100.2, ("[smile]",), None, "typed"),
-        (100.2, ("[smile]", "more"), 100.0, "typed"),
-        (100.2, ("[smile]",), 100.0, "shell"),
+        (99.9, ("[smile] please, and at once",), 100.0, "typed", LIKE),
+        (100.0 + core.OUR_ENTER_S + 0.1, ("[smile] please, and at once",), 100.0, "typed", LIKE),
+        (None, ("[smile] please, and at once",), 100.0, "typed", LIKE),
+        (100.2, ("[smile] please, and at once",), None, "typed", LIKE),
+        (100.2, ("[smile] please, and at once", "more"), 100.0, "typed", LIKE),
+        (100.2, ("[smile] please, and at once",), 100.0, "shell", LIKE),
+        (100.2, ("[smile] please, and at once",), 100.0, "typed", "something of their own"),
     ],
-    ids=["before our Enter", "late", "without a stamp", "of an earlier life", "two of ours", "a shell line"],
+    ids=[
+        "before our Enter",
+        "late",
+        "without a stamp",
+        "of an earlier life",
+        "two of ours",
+        "a shell line",
+        "another text",
+    ],
 )
 @pytest.mark.contract("C19")
 def test_c19_a_prompt_that_a_person_can_have_made_is_theirs(
-    stamp: float | None, texts: tuple[str, ...], enter: float | None, taken: Literal["typed", "shell"]
+    stamp: float | None, texts: tuple[str, ...], enter: float | None, taken: Literal["typed", "shell"], said: str
 ) -> None:
-    effects = told(entered(*texts, at=enter).read([at(stamp, ":-)", taken=taken)]))
+    effects = told(entered(*texts, at=enter).read([at(stamp, said, taken=taken)]))
     assert effects == [("Open human_terminal", "")]
 
 

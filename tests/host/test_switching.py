@@ -321,6 +321,7 @@ def test_plat099_a_former_process_that_outlives_its_end_is_heard_no_more(make, m
     monkeypatch.setattr(old, "close", lambda _grace_s, on_done: on_done())  # it survives every signal
     switched(host, session, "other")
     host.ready(session)
+    until(lambda: kinds(host, session)[-1] == "provider_started")
     before = kinds(host, session)
     old.start_turn("late words")
     if not wake:
