@@ -25,6 +25,8 @@ from lastword.runtime.testing.conformance import (
     Subject,
     claims_without_proof,
     due,
+    probe,
+    probes,
     proofs_without_claim,
     run_one,
     table,
@@ -107,6 +109,59 @@ def test_c52_what_is_shown_and_not_claimed_is_refused() -> None:
     assert result.outcome == "passed"
     (unclaimed,) = proofs_without_claim(modest, [result])
     assert (unclaimed.outcome, unclaimed.proves) == ("UNCLAIMED", "tool_calls")
+
+
+@pytest.mark.tmux
+@pytest.mark.contract("C52")
+def test_c52_what_works_when_it_is_tried_and_is_not_claimed_is_refused(parrot: Any) -> None:
+    modest = claiming(parrot.SUBJECT)
+    found = [probe(modest, each) for each in probes(modest.adapter)]
+    told = [(each.certification, each.outcome, each.proves) for each in found if each is not None]
+    assert told == [
+        ("interrupt", "UNCLAIMED", "interrupt"),
+        ("resume", "UNCLAIMED", "resume"),
+        ("queue", "UNCLAIMED", "queues_while_busy"),
+    ]
+
+
+@pytest.mark.tmux
+@pytest.mark.contract("C52")
+def test_c52_what_does_not_work_when_it_is_tried_is_no_fault(parrot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lastword.runtime.testing.conformance._run.PROBE_WAIT_S", 3.0)
+    deaf = type("Deaf", (parrot.ParrotAdapter,), {"capabilities": frozenset(), "interrupt_keys": lambda _: ("C-g",)})()
+    subject = msgspec.structs.replace(parrot.SUBJECT, adapter=deaf)
+    assert probe(subject, CERTIFICATIONS["interrupt"]) is None
+    mute = msgspec.structs.replace(subject, words=msgspec.structs.replace(subject.words, slow=""))
+    assert probe(mute, CERTIFICATIONS["queue"]) is None
+
+
+@pytest.mark.contract("C52")
+def test_c52_what_is_claimed_is_not_tried_again_nor_a_queue_where_the_turn_takes_the_message(parrot: Any) -> None:
+    assert probes(parrot.SUBJECT.adapter) == ()
+    takes = claiming(parrot.SUBJECT, "interrupt", "resume", "absorbs_while_busy")
+    assert probes(takes.adapter) == ()
+    assert [each.name for adapter in DRIVEN for each in probes(adapter)] == [], "of the built-in ones"
+
+
+@pytest.mark.tmux
+@pytest.mark.contract("C52")
+def test_c52_a_record_without_times_does_not_say_when_a_turn_was_over(parrot: Any) -> None:
+    class Timeless(parrot.ParrotOracle):
+        def feed(self, source: str, chunk: bytes) -> list[Fact]:
+            facts: list[Fact] = []
+            for fact in super().feed(source, chunk):
+                evidence = msgspec.structs.replace(fact.evidence, native_at=None)  # type: ignore[union-attr]
+                facts.append(msgspec.structs.replace(fact, evidence=evidence))
+            return facts
+
+    class Adapter(parrot.ParrotAdapter):
+        def oracle(self, source: Any, native_session: str, offset: int = 0) -> Any:
+            return Timeless(offset)
+
+    subject = msgspec.structs.replace(parrot.SUBJECT, adapter=Adapter())
+    result = run_one(subject, CERTIFICATIONS["stall_diagnosis"])
+    assert result.outcome == "FAILED"
+    assert "tells no time" in result.why
 
 
 @pytest.mark.tmux
