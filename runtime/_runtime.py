@@ -23,7 +23,6 @@ from lastword.actors.core.adapter import AdapterKey, AnyAdapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import JournalError, LastwordError, ProviderError, UsageError
 from lastword.actors.core.fault import Fault, fault_of
-from lastword.actors.core.fence import fenced
 from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, SessionId, TurnId, mint_message, mint_session
 from lastword.actors.core.limits import Limits
 from lastword.actors.core.outcome import Completion
@@ -43,6 +42,7 @@ from lastword.runtime import _preflight as preflight
 from lastword.runtime._door import Door
 from lastword.runtime._edge import Edge, Survivor, left_behind, open_api_edge, open_edge
 from lastword.runtime._guardian import Guardian, last_words
+from lastword.runtime._handed_in import with_ours
 from lastword.runtime._home import check_home
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
@@ -52,7 +52,6 @@ from lastword.runtime._readings import metrics_of, top_of
 from lastword.runtime._session import AsyncSession, Session
 from lastword.runtime._top import Look, Top
 from lastword.runtime.metrics import Metrics
-from lastword.transports.providers import ADAPTERS
 
 _T = TypeVar("_T")
 
@@ -219,7 +218,8 @@ class Runtime:
             state: the folder of the journal.
             env: the whole environment of the CLIs; default: this process's own.
             executables: provider name -> path (or argv prefix) of its CLI; default: looked for on PATH.
-            adapters: further adapters, beside the built-in ones.
+            adapters: further adapters, beside the built-in ones. One replaces the built-in one of its name and
+                transport only where its class is derived from that one's.
             allow_uncertified: accept CLI versions on which lastword was never seen to work.
             durability: ``power``: a completion that was told survives a power cut; ``process``: only a crash of
                 the process, 0.4 ms sooner.
@@ -240,12 +240,13 @@ class Runtime:
                 a seed; needs an ``edge`` of the same kind.
 
         Raises:
-            UsageError: ``usage``: the policy is no plain function, a tool is none, or a limit; the trace file cannot be
-                written.
+            UsageError: ``usage``: the policy is no plain function, a tool is none, or a limit; what was handed in is no
+                adapter, or its name is taken; the trace file cannot be written.
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
         """
         if dialog_policy is not None:
             check_policy(dialog_policy)
+        known = with_ours(adapters)
         known_tools = check_tools(tools)
         if limits is not None:
             limits.check()
@@ -258,7 +259,7 @@ class Runtime:
                 journal=journal,
                 env=os.environ if env is None else env,
                 executables=given,
-                adapters={**ADAPTERS, **{(each.name, each.transport): _handed_in(each) for each in adapters}},
+                adapters=known,
                 allow_uncertified=allow_uncertified,
                 dispatcher=dispatcher,
                 clock=clock,
@@ -800,11 +801,6 @@ def _end_at_exit(runtime: Runtime) -> None:
 
     atexit.register(end)
     weakref.finalize(runtime, atexit.unregister, end).atexit = False
-
-
-def _handed_in(adapter: AnyAdapter) -> AnyAdapter:
-    """One of ours is as it is; what another raises is told as its own."""
-    return adapter if adapter is ADAPTERS.get((adapter.name, adapter.transport)) else fenced(adapter)
 
 
 def _open_trace(path: Path) -> JsonlTracer:
