@@ -13,9 +13,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from lastword.actors.core.adapter import Capability
+from lastword.actors.core.adapter import Capability, Oracle, PaneAdapter, StructuredAdapter
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.facts import Fact, TurnClosed
+from lastword.actors.core.talk import Talk
+from lastword.runtime._handed_in import _parts_of
 from lastword.runtime.testing.conformance import (
     CERTIFICATIONS,
     FLOORS,
@@ -243,6 +245,26 @@ def test_c53_a_third_partys_adapter_is_certified_by_the_same_kit_through_pytest(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "parrot 1.0.0 over tmux (real): CERTIFIED" in done.stdout
     assert "13 passed" in done.stdout
+
+
+@pytest.mark.contract("C53")
+@pytest.mark.parametrize("name", ["plain_turn", "failure", "oracle_rules", "fresh_process"])
+def test_c53_a_third_partys_cli_that_is_a_process_a_turn_is_certified_by_the_same_kit(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    subject = importlib.import_module("quill_adapter").SUBJECT
+    assert claims_without_proof(subject) == ()
+    assert probes(subject.adapter) == ()
+    result = run_one(subject, CERTIFICATIONS[name])
+    assert (result.outcome, result.why) == ("passed", "")
+
+
+def test_every_part_of_an_adapter_stands_in_the_checklist() -> None:
+    checklist = (EXAMPLES.parents[1] / "docs" / "adding-a-provider.md").read_text(encoding="utf-8")
+    for kind in (PaneAdapter, StructuredAdapter, Oracle, Talk):
+        missing = [name for name in _parts_of(kind) if f"`{name}" not in checklist]
+        assert not missing, (kind.__name__, missing)
 
 
 def test_lastword_certify_prints_the_table_and_its_exit_code_tells() -> None:
