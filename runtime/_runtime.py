@@ -595,7 +595,13 @@ class Runtime:
             return last_words(row, turns, messages, fault, _config(row).cli_version)
         if session is None:
             return []
-        revived = self._revive(row, self._open_edge(row.transport).reattach(row))
+        edge = self._open_edge(row.transport)
+        survivor = edge.reattach(row)
+        adapter = preflight.find_adapter(self._adapters, row.provider, row.transport)
+        if survivor is None and edge.transport_of(adapter)[1] is None:
+            # panes whose start is not on record may still be going, under their names
+            survivor = Survivor(endpoint=None, epoch=row.epoch + times)
+        revived = self._revive(row, survivor)
         with self._lock:
             self._sessions[session_id] = session
         session._replaced(revived._ref)  # noqa: SLF001

@@ -122,6 +122,16 @@ def test_c40_one_failure_costs_the_accepted_turn_nothing_and_is_told(make, where
     assert told.body.repair == "another actor took its place"
 
 
+@pytest.mark.contract("C11")
+def test_c11_a_cli_whose_start_is_not_on_record_may_still_be_there_under_its_name(make):
+    rig = make(adapters=[raising("status_file", 1)])
+    session = rig.runtime.session("raising")
+    failed = session._ref
+    until(lambda: session._ref is not failed, within_s=WAIT_S)
+    assert session.run("go").answer == "echo: go"
+    assert rig.cli(session).name == f"{session.session_id}-3", "the first one was 2"
+
+
 @pytest.mark.contract("C02")
 def test_c02_run_goes_on_waiting_past_an_actor_that_failed(make):
     rig = make(manual=True)
