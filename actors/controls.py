@@ -94,12 +94,19 @@ class Controls:
             resolve(control.reply, self._applied(None, applied=False))
             return
         session.turns.tell(wanted, turn_core.Cancel())
+        if session.core.open.get(wanted):  # it runs, so that this is pressed and nothing is taken back
+            session.turns.interrupt(wanted)
         resolve(control.reply, self._applied(wanted, applied=True))
 
     def _answer(self, control: Control, answer: Answer) -> None:
         dialog = self._session.cli.dialog
         if dialog is None or dialog.dialog_id != answer.dialog_id:
             fail(control.reply, RejectedError("unknown_dialog", "no such dialog is open"))
+            return
+        if self._session.turns.interrupted:
+            fail(
+                control.reply, RejectedError("unknown_dialog", "its turn is being interrupted, and the dialog with it")
+            )
             return
         if answer.option < 1 or (dialog.options and answer.option > len(dialog.options)):
             reason = f"the dialog has {len(dialog.options)} options, counted from 1"

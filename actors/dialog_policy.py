@@ -62,13 +62,17 @@ class PolicyRoom:
         self._end()
 
     def said(self, said: PolicySaid) -> None:
-        """Its word. One to a dialog that is not asked about any more is counted and nothing else."""
+        """Its word. One to a dialog that is not asked about any more, or whose turn is being interrupted, is counted
+        and nothing else.
+        """
         session, asked = self._session, self._asked
         if asked is None or asked.number != said.number or session.closing:
             session.system.dead_letters.record("policy_late", session.ref.name, said)
             return
         self._end()
-        if said.fault:
+        if session.turns.interrupted:
+            session.system.dead_letters.record("policy_late", session.ref.name, said)
+        elif said.fault:
             self._leave(asked.dialog, "policy_failed", said.fault)
         elif said.option is not None:
             fault = unusable(said.option, asked.dialog)
@@ -96,7 +100,7 @@ class PolicyRoom:
             return
         dialog, self._answer = self._answer[1], None
         still = self._session.cli.dialog
-        open_yet = still is not None and still.dialog_id == dialog.dialog_id
+        open_yet = still is not None and still.dialog_id == dialog.dialog_id and not self._session.turns.interrupted
         if open_yet and not applied and not self._session.controls.answering(dialog.dialog_id):
             self._leave(dialog, "policy_unpressed", "chose an option that could not be pressed")
 

@@ -7,7 +7,6 @@ sent waits here in its order, and nothing overtakes it. Not thread-safe: lives i
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable
 from itertools import count
 
@@ -58,7 +57,7 @@ class Outbox:
         self._tokens = count(1)
         self._open: dict[int, Commit] = {}
         self._refusals: dict[int, int] = {}
-        self._unsent: deque[int] = deque()
+        self._unsent: list[int] = []
         """The journal's mailbox was full: these wait, oldest first."""
         self._flow = flow
         self._share = share
@@ -104,7 +103,7 @@ class Outbox:
         """The pause is over."""
         if self._unsent and self._unsent[0] == retry.token:
             while self._unsent and self._told(self._open[self._unsent[0]]):
-                self._unsent.popleft()
+                self._unsent.pop(0)
             self._wait_for_room()
         elif retry.token in self._open:
             self._offer(self._open[retry.token])

@@ -116,6 +116,7 @@ class PaneActor(Actor):
         self._held_files: tuple[str, ...] = ()
         """What the CLI held open at the last look."""
         self._was_ready = False
+        self._entered_at: float | None = None
         self._last_screen: tuple[str, ...] = ()
         self._closing: float | None = None
         self._opening = False
@@ -334,6 +335,7 @@ class PaneActor(Actor):
                 case core.Press():
                     if effect.what == "enter":
                         self._for_the_first()
+                        self._entered_at = self.clock.wall()
                     self._press(effect)
                 case (
                     core.Submitted()
@@ -351,6 +353,8 @@ class PaneActor(Actor):
                 ):
                     if isinstance(effect, core.BecameReady):
                         self._was_ready = True
+                    if isinstance(effect, core.Submitted):
+                        effect = msgspec.structs.replace(effect, at=self._entered_at)  # noqa: PLW2901
                     self._report(Said(epoch=self._epoch, report=effect, at=self.clock.wall()))
                 case _:
                     assert_never(effect)

@@ -28,6 +28,7 @@ def rehydrate(session: SessionActor, known: Rehydrate) -> None:
     session.last_completion = known.last_completion
     session.cli.epoch = known.epoch
     session.cli.last_at = known.last_at
+    session.cli.told = known.dialog
     if known.dormant:
         session.cli.sleep()
         return

@@ -120,7 +120,7 @@ class SessionActor(Actor):
         self.flow = Flow(READ_AHEAD_MAX)
         self.record = SessionRecord(row, deps.journal, self.ref, self._retry_in, self.flow)
         self.book = MessageBook()
-        self.turns = OpenTurns(self, deps.journal, lambda: self.deps.adapter.certified_versions, self.flow)
+        self.turns = OpenTurns(self, deps.journal, self._certified, self.flow)
         self.admission = Admission(self)
         self.controls = Controls(self)
         self.policy = PolicyRoom(self)
@@ -136,6 +136,11 @@ class SessionActor(Actor):
         self._settling_armed = False
         self._ending: dict[TurnId, float] = {}
         """Turns that were told their end, and when (monotonic)."""
+
+    def _certified(self) -> tuple[str, ...] | None:
+        """The versions of its CLI on which its adapter was seen to work; None: an API, which has no CLI."""
+        adapter = self.deps.adapter
+        return None if adapter.transport == "api" else adapter.certified_versions
 
     def configure(self, deps: SessionDeps, request: LaunchRequest, cli_version: str, *, since: float) -> None:
         """The rooms that know the provider, made for the row as it is. ``since``: what its record stamps before that is
@@ -302,6 +307,7 @@ class SessionActor(Actor):
             self.mouth.tell(mouth.Withdraw(message_id=message.message_id))
 
     def _interrupt(self, message: turn.InterruptTurn) -> None:
+        self.turns.interrupt(message.turn_id)
         self._given_up()
         if not self.closing:
             native = self.core.open.get(message.turn_id, "")
@@ -587,9 +593,8 @@ class SessionActor(Actor):
         if self.turns or self.admission.busy:
             return
         rows: Rows = {}
-        drafts = [
-            self.book.undelivered(rows, pending.message_id, "session_closed") for pending in self.core.pending.values()
-        ]
+        why = "session_closed" if closing.forever else "runtime_closed"  # the session goes on with the next runtime
+        drafts = [self.book.undelivered(rows, pending.message_id, why) for pending in self.core.pending.values()]
         self.core.pending.clear()
         if closing.forever:
             self.record.change(state="closed", closed_at=self.clock.wall())

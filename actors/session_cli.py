@@ -45,6 +45,7 @@ class Cli:
         last_at: when the last event before this life of the host was recorded, Unix seconds.
         caught_up: all that was on record when it began to be followed has been taken: what is missing is missing.
         uncertain: messages of an earlier life that may have been typed: the record is asked before the pane is.
+        told: the dialog that an earlier life told as open, until it is seen open or gone.
     """
 
     def __init__(self, session: SessionActor, request: LaunchRequest) -> None:
@@ -55,6 +56,7 @@ class Cli:
         self.epoch = row.epoch
         self.exhausted = False
         self.dialog: Dialog | None = None
+        self.told: Dialog | None = None
         self.handle = Handle(native_session_id=row.native_session)
         self.last_at = row.opened_at
         self.held = ""
@@ -446,6 +448,7 @@ class Cli:
                 self._failed_starts = 0
                 if self.state == "starting":
                     self.state = "idle"
+                self._told_is_gone()
             case reports.Held():
                 self._held(report)
             case Named():
@@ -488,7 +491,7 @@ class Cli:
                 body = events.MessageSubmitted(rewritten=report.rewritten)
                 drafts = (events.Draft(body=body, message_id=report.message_id, once=f"submitted:{report.message_id}"),)
         owner = session.book.rows.get(report.message_id)
-        effects = session.core.submitted(report.message_id, report.rewritten)
+        effects = session.core.submitted(report.message_id, report.rewritten, report.at)
         if not effects and owner is not None and owner.turn_id is not None and owner.taken == "started_turn":
             # the record was read before this report came: the turn wants its stamp all the same
             effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]
@@ -500,11 +503,23 @@ class Cli:
         fresh = self.state == "starting" and not any(self._session.core.open.values())
         kind = "other" if shown.kind == "trust" and not fresh else shown.kind
         dialog = Dialog(dialog_id=seen.dialog_id, kind=kind, question=shown.question, options=shown.options)
+        if self.told is not None and self.told.dialog_id == dialog.dialog_id:
+            dialog, self.told = self.told, None  # it is open still
+        else:
+            self._told_is_gone()
+            self.tell(
+                events.DialogOpened(
+                    dialog_id=dialog.dialog_id, kind=kind, question=dialog.question, options=dialog.options
+                )
+            )
         self.dialog = dialog
-        self.tell(
-            events.DialogOpened(dialog_id=dialog.dialog_id, kind=kind, question=dialog.question, options=dialog.options)
-        )
         self._session.policy.opened(dialog)
+
+    def _told_is_gone(self) -> None:
+        """What an earlier life told as open is not: whoever answered it was no host."""
+        told, self.told = self.told, None
+        if told is not None:
+            self.tell(events.DialogClosed(dialog_id=told.dialog_id, by="elsewhere"))
 
     def _dialog_gone(self, gone: reports.DialogGone) -> None:
         self.dialog = None
@@ -546,6 +561,7 @@ class Cli:
         self.held = ""
         self._last_gone = gone
         self.handle = Handle(native_session_id=session.core.native_session)
+        self._told_is_gone()
         if self.dialog is not None:
             self._dialog_gone(reports.DialogGone(dialog_id=self.dialog.dialog_id, answered=False))
         session.watcher.tell(transcript.FollowStatus(source=None))

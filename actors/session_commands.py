@@ -173,6 +173,7 @@ class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
         epoch: of the CLI's process.
         dormant: nothing is open and no CLI runs: wait for the next message.
         last_at: when the last event before this life was recorded, Unix seconds.
+        dialog: that an earlier life told as open, and not as closed.
     """
 
     endpoint: Endpoint | None
@@ -184,3 +185,4 @@ class Rehydrate(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     dormant: bool
     last_at: float
+    dialog: Dialog | None = None

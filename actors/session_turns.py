@@ -23,7 +23,8 @@ class OpenTurn(msgspec.Struct, kw_only=True):
     """What is kept of an open turn, enough to replace its actor after a failure.
 
     ``told`` is everything that it was told but the CLI's passing states, of which the last one is ``status``; ``rows``
-    is the last row of its own message that it was told.
+    is the last row of its own message that it was told. ``interrupted``: it was told to stop while it ran, or its
+    interrupt is on its way to the CLI.
     """
 
     turn: core.Turn
@@ -33,12 +34,15 @@ class OpenTurn(msgspec.Struct, kw_only=True):
     deadline_mono_s: float | None
     status: CliStatusSeen | None = None
     rows: tuple[MessageRow, ...] = ()
+    interrupted: bool = False
 
 
 class OpenTurns:
     """Lives in one session's actor, whose children the turns are; not thread-safe."""
 
-    def __init__(self, session: Actor, journal: Ref, certified: Callable[[], tuple[str, ...]], flow: Flow) -> None:
+    def __init__(
+        self, session: Actor, journal: Ref, certified: Callable[[], tuple[str, ...] | None], flow: Flow
+    ) -> None:
         self._session = session
         self._journal = journal
         self._flow = flow
@@ -112,6 +116,17 @@ class OpenTurns:
         self._flow.take(turn_id)
         ref.tell(turn.Tell(turn_id=turn_id, events=told, messages=rows))
 
+    def interrupt(self, turn_id: TurnId) -> None:
+        """Its interrupt is as good as pressed."""
+        open_turn = self._open.get(turn_id)
+        if open_turn is not None:
+            open_turn.interrupted = True
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether one of them is being interrupted: a dialog that is open then is not answered any more."""
+        return any(open_turn.interrupted for open_turn in self._open.values())
+
     def finished(self, finished: turn.TurnFinished) -> OpenTurn | None:
         """It is settled: forget it. None for what an epoch says that is over: only one completion stands anyway."""
         open_turn = self._open.get(finished.turn_id)
@@ -144,4 +159,5 @@ class OpenTurns:
         status = (open_turn.status,) if open_turn.status is not None else ()
         self.begin(again, (*open_turn.told, *status), open_turn.rows)
         self._open[turn_id].messages = open_turn.messages
+        self._open[turn_id].interrupted = open_turn.interrupted
         return True

@@ -285,6 +285,8 @@ class StdioActor(Actor):
             cwd=message.request.cwd,
             env=message.recipe.env,
             on_opened=told,
+            stdout=message.recipe.stdout,
+            exit_noted=message.recipe.exit_noted,
         )
 
     def _attach(self, attach: Attach, endpoint: StdioEndpoint) -> None:
@@ -510,7 +512,9 @@ class StdioActor(Actor):
 
 
 def _news(effects: list[TalkEffect]) -> list[TalkEffect]:
-    """Of all that was heard of a time that is past, what holds now: the last name, and the dialog that is open."""
+    """Of all that was heard of a time that is past, what holds now: the last name, and the dialog that is open, told
+    before that it takes text: what an earlier life told as open is gone, where it is not told by then.
+    """
     gone = {effect.dialog_id for effect in effects if isinstance(effect, reports.DialogGone)}
     *_, name = (None, *(effect for effect in effects if isinstance(effect, Named)))
     news = [
@@ -519,6 +523,7 @@ def _news(effects: list[TalkEffect]) -> list[TalkEffect]:
         if not isinstance(effect, Named | reports.DialogGone)
         and not (isinstance(effect, reports.DialogSeen) and effect.dialog_id in gone)
     ]
+    news.sort(key=lambda effect: not isinstance(effect, reports.DialogSeen))
     return [*news, name] if name is not None else news
 
 

@@ -7,7 +7,6 @@ never by a queue.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import ClassVar, TypeAlias, assert_never
 
@@ -176,6 +175,37 @@ class TranscriptWatcherActor(Actor):
         flow: reads no further while what was read is on its way; None: as far as there is.
     """
 
+    __slots__ = (  # more than 30 attributes would not share their names with those of the other instances
+        "_blind",
+        "_blind_reads",
+        "_caught_up",
+        "_earlier_to",
+        "_files",
+        "_final_reads",
+        "_final_reads_max",
+        "_find_s",
+        "_flow",
+        "_following",
+        "_gone",
+        "_later",
+        "_looks",
+        "_oracle",
+        "_other",
+        "_partly_unread",
+        "_place",
+        "_record_hinted",
+        "_rest_blind_since",
+        "_rest_given_up",
+        "_status",
+        "_status_hinted",
+        "_status_last",
+        "_status_new",
+        "_status_token",
+        "_token",
+        "_waiting",
+        "_wakes",
+    )
+
     def __init__(self, files: Files, wakes: Wakes, flow: Flow | None = None) -> None:
         super().__init__()
         self._flow = flow
@@ -209,7 +239,7 @@ class TranscriptWatcherActor(Actor):
         """The session has a piece, and more is there: it says when it wants the next one."""
         self._status_new: bytes | None = None
         """What the registry says, until the record has been read up to then."""
-        self._later: deque[Follow | EndpointGoneHint] = deque()
+        self._later: list[Follow | EndpointGoneHint] = []
         """What begins when the record followed now has been read to its end."""
         self._looks: list[TurnId] = []
         self._blind = False
@@ -369,7 +399,7 @@ class TranscriptWatcherActor(Actor):
             for turn_id in looks:
                 parent.tell(Looked(turn_id=turn_id, read=not self._blind and not self._partly_unread))
         if self._later:
-            match self._later.popleft():
+            match self._later.pop(0):
                 case Follow() as follow:
                     self._follow(follow)
                 case EndpointGoneHint() as gone:
@@ -547,14 +577,16 @@ class TranscriptWatcherActor(Actor):
         self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
         return True
 
-    def _exhausted(self) -> None:
-        """All that is there was read; with the process gone, that is all that there will ever be."""
+    def _exhausted(self, *, unread: str = "") -> None:
+        """All that is there was read; with the process gone, that is all that there will ever be. ``unread``: why it
+        could not be, for as long as it was tried.
+        """
         gone, following, oracle = self._gone, self._following, self._oracle
         if gone is None or following is None or oracle is None:
             return
         self._gone = None
         facts = oracle.eof(following.source.path)
-        self._tell((*facts, RecordExhausted(exit_status=gone.exit_status)), None)
+        self._tell((*facts, RecordExhausted(exit_status=gone.exit_status, unread=unread)), None)
 
     def _sees(self, path: str) -> None:
         if self._blind_reads >= BLIND_TOLD_READS:
@@ -571,7 +603,7 @@ class TranscriptWatcherActor(Actor):
         if self._gone is not None:
             self._final_reads += 1
             if self._final_reads > self._final_reads_max:
-                self._exhausted()
+                self._exhausted(unread=reason)
                 return
         slow = self._blind_reads > FINAL_READS_MAX and self._gone is None
         self.after(FIND_MAX_S if slow else UNREADABLE_RETRY_S, _BlindDue(), key="unreadable")

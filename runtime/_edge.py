@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never, cast
+from typing import TYPE_CHECKING, Final, Protocol, assert_never, cast
 
 import msgspec
 
@@ -26,13 +28,28 @@ if TYPE_CHECKING:
     from lastword.transports.tmux_find import Lodger
 
 LIST_S = 5.0
+_OF_SESSION: Final = re.compile(r"s_[0-9a-z]{26}-\d+")
 
 
 class Survivor(msgspec.Struct, frozen=True, kw_only=True):
-    """A CLI that outlived its host; without an endpoint: none did, but processes up to that epoch were there."""
+    """A CLI that outlived its host; without an endpoint: none did, but processes up to that epoch were there.
+
+    ``held``: one lives, and is not ours: another host holds it, or only that one's folder has its record. Asked again,
+    it says whether that is still so.
+    """
 
     endpoint: Endpoint | None
     epoch: int
+    held: Callable[[], bool] | None = None
+
+
+class OpenJournal(Protocol):
+    """Whose CLIs an edge looks for."""
+
+    @property
+    def journal_id(self) -> str: ...
+
+    def session(self, session_id: SessionId) -> SessionRow | None: ...
 
 
 def no_survivors(rows: Mapping[SessionId, SessionRow]) -> dict[SessionId, Survivor]:  # noqa: ARG001
@@ -92,8 +109,10 @@ def open_edge(
     env: Mapping[str, str],
     told: Callable[[str], None] | None = None,
     rows: Sequence[SessionRow] = (),
+    *,
+    journal: OpenJournal,
 ) -> Edge:
-    """The edge of that transport; what it needs loads here, late. ``rows``: its open sessions on record.
+    """The edge of that transport; what it needs loads here, late. ``rows``: its open sessions on record in ``journal``.
 
     Raises:
         UsageError: ``unsupported_capability``: none is built in.
@@ -101,7 +120,7 @@ def open_edge(
     """
     match name:
         case "tmux":
-            return open_tmux_edge(state, env, told, rows)
+            return open_tmux_edge(state, env, told, rows, journal=journal)
         case "structured":
             return open_structured_edge(state, env, told)
         case "memory" | "api":
@@ -176,7 +195,14 @@ def open_structured_edge(state: Path, env: Mapping[str, str], told: Callable[[st
                 found[session_id] = Survivor(endpoint=child, epoch=epoch)
             elif child is not None:
                 child.close(0.0)
+        for held_id in transport.living_elsewhere(rows) if rows else ():
+            row = rows[SessionId(held_id)]
+            if (known := found.get(row.session_id)) is None or known.endpoint is None:
+                found[row.session_id] = Survivor(endpoint=None, epoch=row.epoch, held=partial(held, row.session_id))
         return found
+
+    def held(session_id: SessionId) -> bool:
+        return bool(transport.living_elsewhere({session_id}))
 
     def reattach(row: SessionRow) -> Survivor | None:
         child = transport.child(f"{row.session_id}-{row.epoch}")
@@ -212,26 +238,40 @@ def open_tmux_edge(
     env: Mapping[str, str],
     told: Callable[[str], None] | None = None,
     rows: Sequence[SessionRow] = (),
+    *,
+    journal: OpenJournal,
 ) -> Edge:
     """A private tmux server, local files and their wake-ups. Blocks while tmux starts; libtmux loads here, late.
     ``told``: called with a word where the edge had to do with less than it wants. Where a CLI of ``rows`` lives, its
-    own server is the one, wherever that listens; one that can be reached no more is ended first.
+    own server is the one, wherever that listens; one that can be reached no more is ended first. What another living
+    host holds is neither taken nor ended.
 
     Raises:
         TransportError: ``tmux_missing``, ``tmux_unsupported``, ``transport_failed``.
     """
     from lastword.transports.filed_panes import FiledPanes  # noqa: PLC0415
     from lastword.transports.files import LocalFiles  # noqa: PLC0415
-    from lastword.transports.process import ProcessId, child_start  # noqa: PLC0415
+    from lastword.transports.process import ProcessId, child_start, parent  # noqa: PLC0415
     from lastword.transports.tmux import PaneRow, TmuxServer  # noqa: PLC0415
-    from lastword.transports.tmux_find import living_home  # noqa: PLC0415
+    from lastword.transports.tmux_find import Owner, free_socket, living_elsewhere, living_home  # noqa: PLC0415
     from lastword.transports.tmux_renewing import RenewingTmux  # noqa: PLC0415
     from lastword.transports.watch import FileWatcher  # noqa: PLC0415
 
     usual = tmux_socket(state, env)
-    socket_path = living_home(list(_lodgers(rows)), usual) or usual
-    transport = RenewingTmux(lambda: TmuxServer(socket_path.name, env=env, tmpdir=socket_path.parent.parent))
-    transport.start()
+    owner = Owner(journal.journal_id)
+    lodgers = dict(_lodgers(rows))
+    wanted = living_home(list(lodgers.values()), usual, owner) or usual
+
+    def made() -> TmuxServer:
+        path = free_socket(owner, wanted, _other_socket(state, usual))
+        return TmuxServer(path.name, env=env, tmpdir=path.parent.parent, owner=owner)
+
+    transport = RenewingTmux(made)
+    try:
+        transport.start()
+    except BaseException:
+        owner.claims.close()
+        raise
     server = transport.server
     filed = FiledPanes(transport, panes_folder(state))
     wakes = FileWatcher(told=told)
@@ -239,7 +279,15 @@ def open_tmux_edge(
 
     def close(grace_s: float) -> None:
         survivors_of_close.extend(transport.close(grace_s))
+        owner.claims.close()
         wakes.close()
+
+    def held(row: SessionRow) -> bool:
+        """Whether a CLI of it lives that is not ours."""
+        home, lodger = transport.server.process, lodgers.get(row.session_id)
+        if lodger is not None and lodger.cli.is_alive() and parent(lodger.cli.pid) != home:
+            return True
+        return bool(living_elsewhere({row.session_id}, home))
 
     def listed() -> list[PaneRow]:
         answer: list[object] = []
@@ -258,14 +306,25 @@ def open_tmux_edge(
         assert isinstance(rows, list)
         return rows
 
+    row_of = journal.session
+
     def survivors(rows: Mapping[SessionId, SessionRow]) -> dict[SessionId, Survivor]:
         found: dict[SessionId, Survivor] = {}
         filed.keep_only(rows)
         process = server.process
+        elsewhere = living_elsewhere(rows, process) if rows else set()
+        for each in rows.values():
+            lodger = lodgers.get(each.session_id)
+            astray = lodger is not None and lodger.cli.is_alive() and parent(lodger.cli.pid) != process
+            if astray or each.session_id in elsewhere:
+                found[each.session_id] = Survivor(endpoint=None, epoch=each.epoch, held=partial(held, each))
         if not server.adopted or process is None:
             return found
         for seen in sorted(listed(), key=lambda pane: _epoch(pane.name)):
             session_id, epoch = SessionId(seen.name.rsplit("-", 1)[0]), _epoch(seen.name)
+            if row_of(session_id) is None and _OF_SESSION.fullmatch(seen.name):
+                server.spare(seen.pane_id)  # of a copy of this journal
+                continue
             start = child_start(seen.pid, process.pid)
             pane = server.adopt(seen.pane_id, seen.pid, start, seen.name)
             row = rows.get(session_id)
@@ -280,7 +339,10 @@ def open_tmux_edge(
             else:
                 pane.close(0.0, lambda: None)
                 if row is not None:
-                    found[session_id] = Survivor(endpoint=before.endpoint if before else None, epoch=epoch)
+                    held_yet = before.held if before else None
+                    found[session_id] = Survivor(
+                        endpoint=before.endpoint if before else None, epoch=epoch, held=held_yet
+                    )
         return found
 
     def reattach(row: SessionRow) -> Survivor | None:
@@ -305,7 +367,13 @@ def open_tmux_edge(
 
 def tmux_left_behind(state: Path, env: Mapping[str, str]) -> bool:
     """Whether a tmux server of an earlier host may still be there."""
-    return tmux_socket(state, env).exists()
+    usual = tmux_socket(state, env)
+    return usual.exists() or _other_socket(state, usual).exists()
+
+
+def _other_socket(state: Path, usual: Path) -> Path:
+    """Where it stands while somebody else's server has that place: of a host whose folder was moved from there."""
+    return usual.with_name(f"{usual.name}-{state.stat().st_ino:x}")
 
 
 def tmux_socket(state: Path, env: Mapping[str, str]) -> Path:
@@ -314,7 +382,7 @@ def tmux_socket(state: Path, env: Mapping[str, str]) -> Path:
     return folder.resolve() / f"tmux-{os.getuid()}" / socket_name(state)
 
 
-def _lodgers(rows: Sequence[SessionRow]) -> Iterator[Lodger]:
+def _lodgers(rows: Sequence[SessionRow]) -> Iterator[tuple[SessionId, Lodger]]:
     from lastword.transports.process import ProcessId  # noqa: PLC0415
     from lastword.transports.tmux_find import Lodger  # noqa: PLC0415
 
@@ -322,7 +390,7 @@ def _lodgers(rows: Sequence[SessionRow]) -> Iterator[Lodger]:
         handle = msgspec.json.decode(row.handle, type=Handle)
         if handle.pid and "-S" in handle.attach[:-1]:
             socket_path = Path(handle.attach[handle.attach.index("-S") + 1])
-            yield Lodger(ProcessId(handle.pid, handle.pid_start), socket_path)
+            yield row.session_id, Lodger(ProcessId(handle.pid, handle.pid_start), socket_path)
 
 
 def _epoch(name: str) -> int:

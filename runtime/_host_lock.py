@@ -39,6 +39,7 @@ class HostLock:
         self.folder = folder
         self._folder_fd: int | None = None
         self._file_fd: int | None = None
+        self._elsewhere: list[int] = []
         try:
             self._folder_fd = self._take_folder()
             self._file_fd = self._take_file()
@@ -53,10 +54,14 @@ class HostLock:
         return self._file_fd is not None
 
     def keep(self) -> None:
-        """Take again what by path is no longer ours: the lock's file was deleted, or the folder was replaced.
+        """Take again what by path is no longer ours: the lock's file was deleted, or the folder was, and made anew.
+
+        A folder that was moved is not left for what stands at its path now: its journal is open, and its lock is the
+        fence of that for as long.
 
         Raises:
-            JournalError: ``journal_locked``: another host is there by now, or this process was forked off the holder.
+            JournalError: ``journal_locked``: another host is there by now, or this process was forked off the holder;
+                ``journal_unwritable``: the folder was moved.
             OSError: it cannot be opened.
         """
         if self._file_fd is None:
@@ -64,11 +69,16 @@ class HostLock:
                 "journal_locked", f"this process does not hold {self.folder}: it was forked from its host"
             )
         if self._folder_fd is not None and not _stands_at(self.folder, self._folder_fd):
+            if os.fstat(self._folder_fd).st_nlink:
+                raise self._moved(self._folder_fd)
             before, self._folder_fd = self._folder_fd, self._take_folder()
             os.close(before)
         if not _stands_at(self.folder / LOCK_NAME, self._file_fd):
             before, self._file_fd = self._file_fd, self._take_file()
-            os.close(before)
+            if self._folder_fd is None and os.fstat(before).st_nlink:
+                self._elsewhere.append(before)  # the fence, and moved: what is open there stays fenced
+            else:
+                os.close(before)
 
     def release(self) -> None:
         """Let the next host in. Idempotent."""
@@ -81,10 +91,11 @@ class HostLock:
         """Close what is open of it, as a forked child does: the locks are the host's alone, and end with it however
         long the child lives.
         """
-        for fd in (self._file_fd, self._folder_fd):
+        for fd in (self._file_fd, self._folder_fd, *self._elsewhere):
             if fd is not None:
                 os.close(fd)
         self._file_fd = self._folder_fd = None
+        self._elsewhere.clear()
 
     def _take_folder(self) -> int | None:
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -101,7 +112,7 @@ class HostLock:
         return fd
 
     def _take_file(self) -> int:
-        fd = os.open(self.folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.fchmod(fd, 0o600)
             _lock(fd)
@@ -114,6 +125,13 @@ class HostLock:
             os.close(fd)
             raise
         return fd
+
+    def _moved(self, fd: int) -> JournalError:
+        return JournalError(
+            "journal_unwritable",
+            f"the open state folder {self.folder} was moved to {Path(f'/proc/self/fd/{fd}').readlink()}",
+            remedy="Move it back, or end this host and open it where it is now.",
+        )
 
     def _locked(self) -> JournalError:
         pid = holder(self.folder)

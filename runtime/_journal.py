@@ -17,6 +17,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lastword.actors.core.errors import JournalError
-from lastword.actors.core.events import Event, EventBody
+from lastword.actors.core.events import DialogOpened, Event, EventBody
 from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Batch, Cursor, MessageRow, Recorded, SessionRow, TurnRow
@@ -75,6 +76,9 @@ _SETTLED = """SELECT turn_id FROM turn
 _LINES = """SELECT at, body FROM line WHERE conversation = ?1
     AND at >= coalesce((SELECT max(at) FROM line WHERE conversation = ?1 AND at <= ?2), 0) ORDER BY at"""
 _LAST_COMPLETION = "SELECT body FROM completion WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
+_LAST_OF_DIALOGS = f"""SELECT {_EVENT_COLUMNS} FROM event WHERE session_id = ?
+    AND type IN ('dialog_opened', 'dialog_closed', 'provider_started', 'session_gone')
+    ORDER BY seq DESC LIMIT 1"""  # noqa: S608 - constants
 _LAST_OF_TYPE = "SELECT at FROM event WHERE session_id = ? AND type = ? ORDER BY seq DESC LIMIT 1"
 
 _T = TypeVar("_T")
@@ -90,6 +94,7 @@ class SqliteJournal:
         self._identity = self._begin_log(self._db) if self._db is not None else ()
         self._stamp: Stamp | None = None
         self._failing = False
+        self._trouble: JournalError | None = None
         self._began_mono_s: float | None = None
         self._last_seq: dict[SessionId, int] = {}
         self._readers = Readers(file)
@@ -123,12 +128,27 @@ class SqliteJournal:
         return self._file.path
 
     @property
+    def journal_id(self) -> str:
+        """As :attr:`JournalFile.journal_id`."""
+        return self._file.journal_id
+
+    @property
     def failing(self) -> bool:
         """Whether the last transaction failed for the file's sake (no space, read-only, an error of the device), or the
         one under way hangs. From any thread.
         """
         began_mono_s = self._began_mono_s
         return self._failing or (began_mono_s is not None and time.monotonic() - began_mono_s >= HANGS_S)
+
+    @property
+    def trouble(self) -> JournalError | None:
+        """What it is where the journal is :attr:`failing`; None where it is not. A new error each time."""
+        if not self.failing:
+            return None
+        known = self._trouble if self._failing else None
+        if known is None:
+            return JournalError("journal_failed", f"a commit to {self.path} hangs", remedy="Check its device.")
+        return copy(known)
 
     @property
     def under_way_s(self) -> float:
@@ -160,9 +180,11 @@ class SqliteJournal:
                 self._failing = False
             except sqlite3.Error as error:
                 self._failing = True
-                raise translated(error, "committing", self.path) from error
-            except BaseException:
+                self._trouble = translated(error, "committing", self.path)
+                raise self._trouble from error
+            except BaseException as error:
                 self._failing = True
+                self._trouble = error if isinstance(error, JournalError) else None
                 raise
             finally:
                 self._began_mono_s = None
@@ -310,6 +332,12 @@ class SqliteJournal:
     def last_at(self, session_id: SessionId, event_type: str) -> float | None:
         rows = self._rows(_LAST_OF_TYPE, (session_id, event_type))
         return float(rows[0][0]) if rows else None
+
+    def open_dialog(self, session_id: SessionId) -> DialogOpened | None:
+        """The dialog that was told as open last, where neither its end nor another process was told since."""
+        rows = self._rows(_LAST_OF_DIALOGS, (session_id,))
+        body = self._event(rows[0]).body if rows else None
+        return body if isinstance(body, DialogOpened) else None
 
     def turn_events(self, turn_id: TurnId) -> list[Event]:
         return [self._event(row) for row in self._rows(_TURN_EVENTS, (turn_id,))]

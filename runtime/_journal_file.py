@@ -7,7 +7,9 @@ take no lock and write nothing. All failures are :class:`JournalError` with a ki
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
 import sqlite3
 import stat
 import time
@@ -94,6 +96,15 @@ def unwritable(path: Path, detail: str) -> JournalError:
     )
 
 
+def linked(path: Path) -> JournalError:
+    """The error for a file of the journal that stands somewhere else."""
+    return JournalError(
+        "journal_unsafe",
+        f"{path} is a symbolic link",
+        remedy="Move it away: the journal and its lock are files of the state folder itself.",
+    )
+
+
 def who_else_writes(folder: os.stat_result) -> str:
     """What is wrong with a state folder that somebody else could put files into; "" where nobody can.
 
@@ -119,6 +130,8 @@ class JournalFile:
         self.path = folder / FILE_NAME
         self.durability: Durability = durability
         self.readonly = readonly
+        self.journal_id = ""
+        """Given once, when the journal was made; a copy has the same. "" where it was opened to be read only."""
         self._lock: HostLock | None = None
         if readonly:
             self._check_readable()
@@ -128,6 +141,7 @@ class JournalFile:
         try:
             self._make_file()
             self._bring_up_to_date()
+            self.journal_id = self._named()
         except BaseException:
             self.release()
             raise
@@ -281,6 +295,8 @@ class JournalFile:
             try:
                 self.folder.mkdir(mode=0o700)
             except FileExistsError:
+                if self.folder.is_symlink() and not self.folder.exists():
+                    raise unwritable(self.folder, "it is a link to a place that does not exist") from None
                 if not self.folder.is_dir():
                     raise
             else:
@@ -290,21 +306,28 @@ class JournalFile:
             raise unwritable(self.folder, error.strerror or type(error).__name__) from error
         stranger = who_else_writes(facts)
         if stranger:
+            mine = facts.st_uid == os.getuid()
+            remedy = "Take that right away (chmod 700), or choose a state folder of your own."
             raise JournalError(
                 "journal_unsafe",
                 f"the state folder {self.folder} {stranger}",
-                remedy="Take that right away (chmod 700), or choose a state folder of your own.",
+                remedy=remedy if mine else "Choose a state folder of your own.",
             )
 
     def _take_lock(self) -> HostLock:
         try:
             return HostLock(self.folder)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise linked(self.folder / LOCK_NAME) from error
             raise unwritable(self.folder / LOCK_NAME, error.strerror or type(error).__name__) from error
 
     def _make_file(self) -> None:
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            for suffix in ("-wal", "-shm"):
+                if Path(f"{self.path}{suffix}").is_symlink():
+                    raise linked(Path(f"{self.path}{suffix}"))
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 os.fchmod(fd, 0o600)
             finally:
@@ -313,6 +336,8 @@ class JournalFile:
                 with contextlib.suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").chmod(0o600)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise linked(self.path) from error
             raise unwritable(self.path, error.strerror or type(error).__name__) from error
 
     def _bring_up_to_date(self) -> None:
@@ -329,6 +354,20 @@ class JournalFile:
                 self._run(db, script, target)
         except sqlite3.Error as error:
             raise translated(error, "bringing its schema up to date", self.path) from error
+        finally:
+            db.close()
+
+    def _named(self) -> str:
+        db = self.connect_writer()
+        try:
+            query = "SELECT value FROM meta WHERE key = 'journal_id'"
+            if (row := db.execute(query).fetchone()) is None:
+                insert = "INSERT OR IGNORE INTO meta (key, value) VALUES ('journal_id', ?)"
+                db.execute(insert, (secrets.token_hex(8),))
+                row = db.execute(query).fetchone()
+            return str(row[0])
+        except sqlite3.Error as error:
+            raise translated(error, "naming it", self.path) from error
         finally:
             db.close()
 

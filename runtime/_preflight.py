@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 from lastword.actors.core.adapter import Adapter, Adapters, AnyAdapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
@@ -45,9 +46,12 @@ def find_adapter(adapters: Adapters, provider: str, transport: TransportName | N
     if transport is None and len(over) == 1:
         return over[0]
     there = " or ".join(f"transport={adapter.transport!r}" for adapter in over)
+    known_transport = transport is None or transport in get_args(TransportName)
     raise UsageError(
         "unsupported_capability",
-        f"{provider!r} is not driven over {transport or 'tmux'}",
+        f"{provider!r} is not driven over {transport or 'tmux'}"
+        if known_transport
+        else f"{transport!r} is no transport",
         remedy=f"Use {there}",
         provider=provider,
     )

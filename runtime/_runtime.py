@@ -29,7 +29,7 @@ from lastword.actors.core.outcome import Completion
 from lastword.actors.core.policy import DialogPolicy
 from lastword.actors.core.ports import Batch, MessageRow, Recorded, SessionRow
 from lastword.actors.core.service import ApiAdapter
-from lastword.actors.core.snapshot import Handle, Snapshot
+from lastword.actors.core.snapshot import Dialog, Handle, Snapshot
 from lastword.actors.core.tools import Tool, check_tools
 from lastword.actors.journal import Backlog, Commit, CommitFailed, CommitStats, Committed, JournalActor
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
@@ -49,7 +49,7 @@ from lastword.runtime._journal import SqliteJournal
 from lastword.runtime._numbers import Numbers
 from lastword.runtime._policy import PolicyDesk, check_policy
 from lastword.runtime._readings import metrics_of, top_of
-from lastword.runtime._session import AsyncSession, Session
+from lastword.runtime._session import AsyncSession, Session, check_grace
 from lastword.runtime._top import Look, Top
 from lastword.runtime.metrics import Metrics
 
@@ -113,6 +113,29 @@ def default_state_folder(env: Mapping[str, str] | None = None) -> Path:
     env = os.environ if env is None else env
     base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME", "~")).expanduser() / ".local" / "state")
     return Path(base) / "lastword"
+
+
+def _path_of(state: object) -> Path:
+    """The folder that is meant.
+
+    Raises:
+        UsageError: ``usage``: none is.
+    """
+    try:
+        name = os.fspath(state)  # type: ignore[call-overload]
+    except TypeError:
+        name = b""
+    if not isinstance(name, str):
+        raise UsageError("usage", f"the state folder is a path of text, not {type(state).__name__}")
+    if not name:
+        raise UsageError("usage", "the state folder has no name", remedy="Leave it out for the usual one.")
+    try:
+        usable = b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise UsageError("usage", "the name of the state folder holds a character that no file name can")
+    return Path(name)
 
 
 class Runtime:
@@ -180,6 +203,8 @@ class Runtime:
         """Held while a session on record is given its actor: two threads that ask for it get one."""
         self._survivors: dict[SessionId, Survivor] = {}
         """What an earlier host left of sessions that nobody has asked for yet."""
+        self._held: dict[SessionId, Callable[[], bool]] = {}
+        """Sessions whose CLI lives and is not ours, and whether that is still so."""
         self._sessions: dict[SessionId, Session] = {}
         self._closed = False
         self._pid = os.getpid()
@@ -240,8 +265,8 @@ class Runtime:
                 a seed; needs an ``edge`` of the same kind.
 
         Raises:
-            UsageError: ``usage``: the policy is no plain function, a tool is none, or a limit; what was handed in is no
-                adapter, or its name is taken; the trace file cannot be written.
+            UsageError: ``usage``: ``state`` is no path, the policy no plain function, a tool none, or a limit; what was
+                handed in is no adapter, or its name is taken; the trace file cannot be written.
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
         """
         if dialog_policy is not None:
@@ -250,7 +275,7 @@ class Runtime:
         known_tools = check_tools(tools)
         if limits is not None:
             limits.check()
-        folder = Path(state) if state is not None else default_state_folder(env)
+        folder = _path_of(state) if state is not None else default_state_folder(env)
         given = {name: (path,) if isinstance(path, str) else tuple(path) for name, path in (executables or {}).items()}
         journal = SqliteJournal.open(folder, durability=durability)
         try:
@@ -403,9 +428,13 @@ class Runtime:
         """End every CLI and every actor; running turns settle ``cancelled``. Sessions stay on record. Idempotent.
 
         In a process that was forked off the host's it does nothing: all that would be ended is the host's.
+
+        Raises:
+            UsageError: ``usage``: ``grace_s`` is no number of seconds; nothing was ended.
         """
         if os.getpid() != self._pid:
             return CloseReport()
+        check_grace(grace_s)
         with self._lock:
             if self._closed:
                 return CloseReport()
@@ -543,6 +572,10 @@ class Runtime:
                 raise UsageError("unknown_session", f"no session {session_id!r} is on record", remedy=remedy)
             if row.state == "closed":
                 return Session(self, session_id, None)
+            if (held := self._held.get(session_id)) is not None:
+                if held():
+                    return Session(self, session_id, None, held=True)
+                del self._held[session_id]
             return self._revive(row, self._survivors.pop(session_id, None))
 
     def _rehydrate(self) -> None:
@@ -562,7 +595,9 @@ class Runtime:
         self._survivors.update(survivors)
         for row in rows:
             survivor = survivors.get(row.session_id)
-            if row.session_id in needed or (survivor is not None and survivor.endpoint is not None):
+            if survivor is not None and survivor.held is not None:
+                self._held[row.session_id] = self._survivors.pop(row.session_id).held or _no
+            elif row.session_id in needed or (survivor is not None and survivor.endpoint is not None):
                 self._revive(row, self._survivors.pop(row.session_id, None))
 
     def _session_failed(self, session_id: SessionId, error: BaseException) -> Batch:
@@ -632,6 +667,12 @@ class Runtime:
     def _fresh_id(self) -> MessageId:
         return mint_message(self._system.clock.wall(), self._entropy(ENTROPY_BYTES))
 
+    def _dialog_told(self, session_id: SessionId) -> Dialog | None:
+        told = self._journal.open_dialog(session_id)
+        if told is None:
+            return None
+        return Dialog(dialog_id=told.dialog_id, kind=told.kind, question=told.question, options=told.options)
+
     def _revive(self, row: SessionRow, survivor: Survivor | None) -> Session:
         adapter = preflight.find_adapter(self._adapters, row.provider, row.transport)
         config = msgspec.json.decode(row.config, type=SessionConfig)
@@ -653,6 +694,12 @@ class Runtime:
         epoch = max(row.epoch, survivor.epoch if survivor is not None else 0)
         edge = self._open_edge(row.transport)
         endpoint = survivor.endpoint if survivor is not None else None
+        dormant = (
+            endpoint is None
+            and row.handle == "{}"
+            and not unsettled
+            and not any(each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages)
+        )
         first = Rehydrate(
             endpoint=edge.endpoint_of(adapter, f"{row.session_id}-{epoch}", endpoint),
             turns=unsettled,
@@ -667,12 +714,8 @@ class Runtime:
             seq=seq,
             last_at=last[0].at if last else row.opened_at,
             epoch=epoch,
-            dormant=(survivor is None or survivor.endpoint is None)
-            and row.handle == "{}"
-            and not unsettled
-            and not any(
-                each.turn_id is None and each.state in ("accepted", "submitted", "queued") for each in messages
-            ),
+            dormant=dormant,
+            dialog=None if dormant else self._dialog_told(row.session_id),
         )
         self._numbers.taken_over(
             row,
@@ -745,7 +788,7 @@ class Runtime:
                 self._edges[name] = (
                     open_api_edge(self._journal, self._env, self._tools)
                     if name == "api"
-                    else open_edge(name, self._state, self._env, self._edge_says, rows)
+                    else open_edge(name, self._state, self._env, self._edge_says, rows, journal=self._journal)
                 )
             return self._edges[name]
 
@@ -791,6 +834,10 @@ class Runtime:
             except LastwordError:
                 left.append(session.session_id)
         return left
+
+
+def _no() -> bool:
+    return False
 
 
 def _end_at_exit(runtime: Runtime) -> None:

@@ -29,10 +29,15 @@ ACK_S = 30.0
 """How long an acknowledgement may take (it waits for the journal's commit only)."""
 SNAPSHOT_S = 5.0
 CLOSE_S = 60.0
+JOURNAL_S = 5.0
+"""How long the journal may fail, beyond the grace of the CLI, before who waits for the end of a session is told so."""
+CLI_END_S = 5.0
+"""How long the end of a CLI that is left may take, before a failing journal is told as what is waited for."""
 SWITCH_S = 60.0
 """How long the end of the CLI that is left and the commit may take."""
 TEXT_BYTES_MAX = 1024 * 1024
 """Of one message, UTF-8; a longer one is refused: put it into a file and name the file."""
+SEQ_MAX = 2**63 - 1
 ID_CHARS_MAX = 200
 """Of a ``message_id`` that the host brings."""
 REPLACED_S = 30.0
@@ -50,13 +55,15 @@ class Session:
     Made by :meth:`lastword.Runtime.session`.
     """
 
-    def __init__(self, runtime: Runtime, session_id: SessionId, ref: Ref | None) -> None:
+    def __init__(self, runtime: Runtime, session_id: SessionId, ref: Ref | None, *, held: bool = False) -> None:
         self._runtime = runtime
         self._session_id = session_id
         self._ref = ref
         self._fault = ""
         """Why its actor failed, and no other takes its place in this life."""
         self._moved = threading.Condition()
+        self._held = held
+        """Its CLI lives and is not ours: it can be read here, and nothing else."""
 
     @property
     def session_id(self) -> SessionId:
@@ -75,8 +82,9 @@ class Session:
 
         Args:
             text: the message.
-            deadline_s: after so many seconds the turn is interrupted and settles ``cancelled``, ``kind="deadline"``.
-                None: no limit; a turn has no hidden clock.
+            deadline_s: after so many seconds the turn is interrupted and settles ``cancelled``, ``kind="deadline"``: at
+                once where the CLI stops. One that does not heed that within 10 s (structured) or 15 s (in a pane) is
+                ended, which takes 4 s at most. None: no limit; a turn has no hidden clock.
             message_id: the host's own id; the same id again is delivered once: it waits for what the first one came
                 to. An id whose message ended undelivered stays so: ``not_delivered``.
             queue: take the message also while a turn is active, instead of refusing it as ``busy``.
@@ -124,7 +132,11 @@ class Session:
         """The session's events from ``seq`` ``after`` + 1 on: first those on record, then live ones, without a gap.
 
         Ends when the session is closed or the runtime is. One thread at a time per iterator; a slow one loses nothing.
+
+        Raises:
+            UsageError: ``usage``: ``after`` is no ``seq``.
         """
+        check_after(after)
         return self._runtime._subscribe(self._session_id, after)  # noqa: SLF001
 
     def snapshot(self) -> Snapshot:
@@ -152,15 +164,25 @@ class Session:
         """End the CLI and close the conversation for good; a running turn settles ``cancelled``. Idempotent.
 
         Args:
-            grace_s: between the gentle and the hard end of the CLI's process group.
+            grace_s: between the gentle and the hard end of the CLI's process group, seconds.
+
+        Raises:
+            UsageError: ``usage``: that is no number of seconds; nothing was ended.
+            JournalError: ``journal_full``, ``journal_unwritable``, …: the journal cannot take the session's end. Its
+                CLI is ended and it takes nothing more; the end is written once the journal can be, and another
+                ``close`` waits for that.
+            RejectedError: ``timeout``: it did not end within :data:`CLOSE_S`.
         """
         self._runtime._check_here()  # noqa: SLF001
+        check_grace(grace_s)
+        if self._held:
+            raise _held_error(self._session_id)
         self._close(grace_s, forever=True)
 
     # --- inside -------------------------------------------------------------------------------------------------
 
     def _close(self, grace_s: float, *, forever: bool) -> None:
-        self._await_close(self._ask_close(grace_s, forever=forever), CLOSE_S)
+        self._await_close(self._ask_close(grace_s, forever=forever), CLOSE_S, journal_s=grace_s + JOURNAL_S)
         if forever and self._ref is not None:
             self._runtime._forget(self)  # noqa: SLF001
 
@@ -170,11 +192,11 @@ class Session:
         close = CloseSession(reply=reply, forever=forever, grace_s=grace_s)
         return reply if self._ref is not None and self._ref.try_tell(close) else None
 
-    def _await_close(self, reply: Future[None] | None, bound_s: float) -> None:
+    def _await_close(self, reply: Future[None] | None, bound_s: float, *, journal_s: float | None = None) -> None:
         if reply is None:
             return
         try:
-            self._wait(reply, bound_s)
+            self._wait(reply, bound_s, journal_s=journal_s)
         except RejectedError as error:
             if error.kind != "session_closed":
                 raise
@@ -183,7 +205,7 @@ class Session:
         """Go on with another provider or model; returns once that is committed."""
         reply: Future[None] = Future()
         ref = self._tell(SwitchTo(reply=reply, **wanted), reply)
-        self._wait(reply, SWITCH_S, ref=ref)
+        self._wait(reply, SWITCH_S, ref=ref, journal_s=CLI_END_S + JOURNAL_S)
 
     def _replaced(self, ref: Ref | None) -> None:
         """Its actor failed, and that one has taken its place."""
@@ -253,6 +275,8 @@ class Session:
         """Whom it was told."""
         self._runtime._check_here()  # noqa: SLF001
         calls_max = self._runtime._limits.calls_max  # noqa: SLF001  # the rest of its mailbox is for its own actors
+        if self._held:
+            raise _held_error(self._session_id)
         ref = self._ref
         told = ref is not None and ref.try_tell(command, waiting_max=calls_max)
         if not told and not reply.done():
@@ -284,11 +308,13 @@ class Session:
         bound_s: float | None = None,
         sign: Future[Any] | None = None,
         ref: Ref | None = None,
+        *,
+        journal_s: float | None = None,
     ) -> _T:
         """Wait without ever hanging on an actor that has died: the one that was told. The bound ends where the ``sign``
-        came in time.
+        came in time. ``journal_s``: so long on a journal that fails.
         """
-        waited = 0.0
+        waited = failing = 0.0
         ref = ref or self._ref
         while True:
             if sign is not None and sign.done():
@@ -303,6 +329,10 @@ class Session:
                 waited += step
                 if not alive:
                     raise self._ended(ref, "the session ended before it answered") from None
+                trouble = self._runtime._journal.trouble if journal_s is not None else None  # noqa: SLF001
+                failing = failing + step if trouble is not None else 0.0
+                if trouble is not None and journal_s is not None and failing >= journal_s:
+                    raise trouble from None
                 if _overdue(bound_s, waited, sign):
                     raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s") from None
 
@@ -354,6 +384,7 @@ class AsyncSession:
 
     def events(self, after: int = 0) -> AsyncIterator[Event]:
         """As :meth:`Session.events`; call it on a running loop."""
+        check_after(after)
         return self._session._runtime._async_subscribe(self.session_id, after)  # noqa: SLF001
 
     async def snapshot(self) -> Snapshot:
@@ -414,6 +445,14 @@ def _overdue(bound_s: float | None, waited_s: float, sign: Future[Any] | None) -
     return bound_s is not None and waited_s >= bound_s and (sign is None or not sign.done())
 
 
+def _held_error(session_id: SessionId) -> RejectedError:
+    return RejectedError(
+        "session_held",
+        f"a CLI of the session {session_id} lives that this host does not hold: nothing was done",
+        remedy="Use the host that holds it; once that CLI has ended, find the session again.",
+    )
+
+
 def _seen(future: asyncio.Future[Any]) -> None:
     """A task that was cancelled never fetches what became of its wait: asyncio need not complain of that."""
     if not future.cancelled():
@@ -421,6 +460,30 @@ def _seen(future: asyncio.Future[Any]) -> None:
 
 
 # --- what a host may ask, checked before it reaches an actor ------------------------------------------------------
+
+
+def check_grace(grace_s: object) -> None:
+    """Whether that is a number of seconds.
+
+    Raises:
+        UsageError: ``usage``: it is not.
+    """
+    if not isinstance(grace_s, int | float) or isinstance(grace_s, bool) or not 0.0 <= grace_s < math.inf:
+        raise UsageError("usage", f"grace_s is a number of seconds from 0 on, not {_shown(grace_s)}")
+
+
+def check_after(after: object) -> None:
+    """Whether that is the ``seq`` of an event, or 0.
+
+    Raises:
+        UsageError: ``usage``: it is not.
+    """
+    if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after <= SEQ_MAX:
+        raise UsageError("usage", f"after is the seq of an event, an int from 0 on, not {_shown(after)}")
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, int | float) else type(value).__name__
 
 
 def _command(what: Sendable, message_id: str | None, deadline_s: float | None, fresh_id: MessageId) -> Submit | Control:

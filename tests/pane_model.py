@@ -61,6 +61,8 @@ class Manners(msgspec.Struct, frozen=True, kw_only=True):
     busy_for: float = 0.5
     puts_back: bool = False
     """An interrupt puts a text that the record does not show yet back into the box, and it is never recorded."""
+    box_makes: tuple[tuple[str, str], ...] = ()
+    """What the box makes of a text that is pasted."""
     answers_dialogs: bool = False
     dialogs: tuple[tuple[float, float], ...] = ()
     drafts: tuple[tuple[float, float, bool], ...] = ()
@@ -247,7 +249,7 @@ class PaneModel:
 
     def _land(self, text: str) -> None:
         if self.state.dialog is None:
-            self.become(box=(*self.state.box, text))
+            self.become(box=(*self.state.box, dict(self.manners.box_makes).get(text, text)))
 
     def _press(self, press: core.Press, guard: Callable[[Signal], bool]) -> None:
         ok = not press.guard or (not self.state.copy_mode and guard(self.state.signal))

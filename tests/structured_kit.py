@@ -17,6 +17,7 @@ from lastword import Completion, Event, Runtime, Session, events
 from lastword.runtime.testing import SEALED_HOMES, Rehearsal
 from lastword.transports.family import Carrier, carriers
 from lastword.transports.process import ProcessId, pid_start
+from lastword.transports.relay import RELAY
 from lastword.transports.structured import MARK
 
 WAIT_S = 30.0
@@ -92,7 +93,16 @@ class StdioHost:
 
     def strays(self) -> list[Carrier]:
         """What still runs of all that was ever started here."""
-        return [each for each in carriers(MARK) if each.value.startswith(str(self.state.resolve()))]
+        return [
+            each
+            for mark in (MARK, RELAY)
+            for each in carriers(mark)
+            if each.value.startswith(str(self.state.resolve()))
+        ]
+
+    def relays(self) -> list[Carrier]:
+        """What copies what children say on a pipe."""
+        return [each for each in carriers(RELAY) if each.value.startswith(str(self.state.resolve()))]
 
     def session(self, *args: str, **options: Any) -> Session:
         assert self.runtime is not None

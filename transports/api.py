@@ -16,14 +16,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from lastword.actors.core.conversation import Call
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError
 from lastword.actors.core.ids import SessionId
 from lastword.actors.core.service import Failed, Failure, Replied, Retrying, Service, Streamed, Word
-from lastword.actors.core.tools import Tool, ToolCall, ToolResult, result_text
+from lastword.actors.core.tools import Tool, ToolCall, ToolResult, arguments_of, result_text
 from lastword.transports._guard import guarded
 from lastword.transports.api_hooks import RETRIES
 
@@ -34,6 +32,8 @@ CUTS_MAX: Final = 2
 CUT_PAUSE_S: Final = 0.5
 JOIN_S: Final = 2.0
 ERROR_CHARS_MAX: Final = 2000
+SHOWN_CHARS_MAX: Final = 200
+"""Of arguments that are none, told to the model with the reason."""
 
 _DRIVERS: Final[Mapping[str, str]] = {
     "anthropic": "lastword.transports.api_anthropic",
@@ -275,12 +275,10 @@ class Services:
         tool = self._tools.get(call.name)
         if tool is None:
             return ToolResult(status="error", text=f"There is no tool called {call.name!r}.")
-        try:
-            arguments = msgspec.json.decode(call.arguments or "{}")
-        except msgspec.MsgspecError:
-            arguments = None
-        if not isinstance(arguments, dict):
-            return ToolResult(status="error", text="The arguments are no JSON object.")
+        arguments = arguments_of(call.arguments)
+        if arguments is None:
+            text = f"The arguments are no JSON object: {call.arguments[:SHOWN_CHARS_MAX]}"
+            return ToolResult(status="error", text=text)
         given = ToolCall(
             name=call.name,
             arguments=arguments,

@@ -7,6 +7,7 @@ tell by a context variable: hooks run in the task of their request.
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from lastword.actors.core.service import Failure
+from lastword.transports.providers.api_adapter import retry_after_s
 
 RETRIES_MAX: Final = 2
 """Further tries of one request, by the SDK, with its own pauses."""
@@ -49,7 +51,7 @@ async def on_response(response: Any) -> None:
     last = _LAST.get()
     if last is not None:
         last[:] = [f"HTTP {response.status_code}"]
-    if (wait_s := retry_after_s(response.headers)) is not None and wait_s > RETRY_AFTER_MAX_S:
+    if (wait_s := retry_after_s(response.headers, time.time())) is not None and wait_s > RETRY_AFTER_MAX_S:
         response.headers["x-should-retry"] = "false"
 
 
@@ -65,17 +67,17 @@ class SaidError(Exception):
         self.code = code
 
 
+def no_last_word(response: Any, *, begun: bool) -> Exception:
+    """The stream is over, and nothing in it ended the answer."""
+    kind = str(response.headers.get("content-type") or "nothing that says what it is").partition(";")[0]
+    if begun or kind == "text/event-stream":
+        return CutOffError("the stream ended before the answer did")
+    return SaidError(
+        code="no_stream", message=f"the service answered HTTP {response.status_code} with {kind}, not with an answer"
+    )
+
+
 HOOKS: Final[Mapping[str, list[Any]]] = {"request": [on_request], "response": [on_response]}
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the service wants to be left alone, where it says so in seconds."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return float(headers[name]) * unit
-        except (KeyError, ValueError):
-            continue
-    return None
 
 
 def failure_of(error: Exception, at: float, *, status_error: type, connection_errors: tuple[type, ...]) -> Failure:

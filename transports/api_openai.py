@@ -17,6 +17,7 @@ from lastword.transports.api_hooks import (
     as_json,
     failure_of,
     http_of,
+    no_last_word,
 )
 
 BASE_URL = "https://api.openai.com/v1"
@@ -58,7 +59,7 @@ class OpenAiDriver:
                         raise SaidError(code=str(event.code or ""), message=str(event.message))
                     case _:
                         pass
-        raise CutOffError("the stream ended before the answer did")
+            raise no_last_word(stream.response, begun=bool(response))
 
     def failure(self, error: Exception, at: float) -> Failure:
         """What that exception says."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from lastword.transports.api_hooks import CutOffError, as_json
+from lastword.actors.core.tools import arguments_of
+from lastword.transports.api_hooks import as_json, no_last_word
 from lastword.transports.api_openai import OpenAiDriver
 
 
@@ -17,7 +19,7 @@ class ChatDriver(OpenAiDriver):
         told: dict[str, Any] = {"id": "", "model": "", "finish_reason": None, "usage": None}
         texts: list[str] = []
         refusals: list[str] = []
-        calls: dict[int, dict[str, Any]] = {}
+        calls = Calls()
         asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
         async with await self._client.chat.completions.create(**asked) as stream:
             async for chunk in stream:
@@ -34,27 +36,78 @@ class ChatDriver(OpenAiDriver):
                     if delta.refusal:
                         refusals.append(delta.refusal)
                     for piece in delta.tool_calls or ():
-                        _join(calls.setdefault(piece.index, {"id": "", "name": "", "arguments": ""}), piece)
+                        calls.take(piece)
                     told["finish_reason"] = choice.finish_reason or told["finish_reason"]
         if told["finish_reason"] is None:
-            raise CutOffError("the stream ended before the answer did")
+            raise no_last_word(stream.response, begun=bool(told["id"]))
         message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
-        if calls:
-            message["tool_calls"] = [_call(index, call) for index, call in sorted(calls.items())]
+        if whole := calls.whole():
+            message["tool_calls"] = whole
         return as_json({**told, "message": message, "refused": bool(refusals)})
 
 
-def _join(call: dict[str, Any], piece: Any) -> None:
-    call["id"] = piece.id or call["id"]
-    if piece.function is not None:
-        call["name"] += piece.function.name or ""
-        call["arguments"] += piece.function.arguments or ""
+@dataclass
+class _Call:
+    index: int | None
+    id: str = ""
+    name: str = ""
+    written: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.written)
 
 
-def _call(index: int, call: dict[str, Any]) -> dict[str, Any]:
-    """Some servers give a call no id: it needs one to have a result."""
-    function = {"name": call["name"], "arguments": call["arguments"]}
-    return {"id": call["id"] or f"call_{index}", "type": "function", "function": function}
+class Calls:
+    """The calls of one answer, put together from their pieces.
+
+    OpenAI's servers number the calls, and give id and name with the first piece of each. Others give no number, or 0 to
+    all; no id; or the name with every piece. So a piece is of the call that has its number and its id; where it has no
+    id, of the last one with its number, unless it names a function and that call is whole.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+
+    def take(self, piece: Any) -> None:
+        """The next piece."""
+        index, call_id = getattr(piece, "index", None), getattr(piece, "id", None) or ""
+        function = getattr(piece, "function", None)
+        name, arguments = getattr(function, "name", None) or "", getattr(function, "arguments", None) or ""
+        alike = [call for call in self._calls if index is None or call.index in (index, None)]
+        call = next((call for call in reversed(alike) if call_id and call.id == call_id), None)
+        if call is None and alike and not _another(alike[-1], index, call_id, name, arguments):
+            call = alike[-1]
+        if call is None:
+            call = _Call(index)
+            self._calls.append(call)
+        call.id = call.id or call_id
+        if name != call.name and not call.written:
+            call.name += name  # in pieces too
+        if arguments:
+            call.written.append(arguments)
+
+    def whole(self) -> list[dict[str, Any]]:
+        """All of them, in the order in which they began; one without an id gets one, to have a result."""
+        return [
+            {
+                "id": call.id or f"call_{number}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for number, call in enumerate(self._calls)
+        ]
+
+
+def _another(call: _Call, index: int | None, call_id: str, name: str, arguments: str) -> bool:
+    """Whether the piece is none of that call, which has its number, but begins a new one."""
+    if call_id and call.id:
+        return call_id != call.id
+    if not name or not call.name:
+        return False
+    if name != call.name:
+        return index is None or bool(call.written)
+    return bool(arguments.strip()) and bool(call.written) and arguments_of(call.arguments) is not None
 
 
 def make(env: Mapping[str, str]) -> ChatDriver:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from lastword.actors.core.adapter import StdoutKind
 from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, RejectedError, TransportError
@@ -108,6 +109,8 @@ class FiledPanes(StreamFiles):
         cwd: str,
         env: Mapping[str, str],
         on_opened: Callable[[FiledPane | LastwordError], None],
+        stdout: StdoutKind = "file",  # noqa: ARG002 - its stdout is the pane
+        exit_noted: bool = False,  # noqa: ARG002 - its stdin too
     ) -> None:
         """As :class:`~lastword.actors.core.world.StdioTransport`; both files are there before the CLI is."""
 

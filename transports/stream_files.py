@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lastword.actors.core.errors import TransportError
 from lastword.actors.core.ids import SessionId
+from lastword.actors.core.talk import EXITED
 
 STREAM_ENDINGS = (".jsonl", ".sent.jsonl", ".err")
 
@@ -60,6 +61,18 @@ class StreamFiles:
                 os.close(fd)
         except OSError as error:
             raise TransportError("transport_failed", f"what is sent could not be kept: {error.strerror}") from error
+
+    def note_exit(self, name: str) -> None:
+        """Append to the file of what was sent that the process is gone, and how much it had said by then.
+
+        Raises:
+            TransportError: as :meth:`keep`.
+        """
+        try:
+            said = os.stat(f"{self.stream(name)}.jsonl").st_size  # noqa: PTH116
+        except OSError:
+            said = 0
+        self.keep(name, b'{"jsonrpc":"2.0","method":"%s","params":{"heard":%d}}\n' % (EXITED.encode(), said))
 
     def discard(self, session_id: SessionId, before_epoch: int | None) -> None:
         """As :class:`~lastword.actors.core.world.StdioTransport`."""

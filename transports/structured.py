@@ -1,8 +1,10 @@
 """Children behind pipes: stdin is a pipe of ours, stdout and stderr are append-only files of the child's own.
 
 So nothing that a child says has to be drained, nothing of it is lost when its host dies, and no grandchild that holds
-a pipe open can hang anybody (docs/adr/0009). A child is its own session and process group. One thread starts children
-and writes what a full pipe did not take at once; it sleeps when there is nothing to do. Parses nothing.
+a pipe open can hang anybody (docs/adr/0009). A child that wants a pipe for its stdout gets one, and a relay that copies
+it into that file (:mod:`lastword.transports.relay`): it is closed once that has come to the pipe's end. A child is its
+own session and process group. One thread starts children and writes what a full pipe did not take at once; it sleeps
+when there is nothing to do. Parses nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ import select
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from lastword.actors.core.adapter import StdoutKind
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError, ProviderError, RejectedError, TransportError
 from lastword.actors.core.world import NotWritten, PerhapsWritten, StdioEndpoint, WriteResult, Written
@@ -23,10 +28,13 @@ from lastword.transports._closing import Closing
 from lastword.transports._guard import guarded
 from lastword.transports.family import Ended, carriers, end_families, left_alive
 from lastword.transports.process import ExitWatcher, ProcessId, named, pid_start
+from lastword.transports.relay import DRAIN_S, Relay, left_relays
 from lastword.transports.stream_files import StreamFiles, append_to
 
 MARK = "LASTWORD_CHILD"
 """In the environment of a child and of all that it starts: which process of which session it belongs to."""
+FOLDER_MARK = "LASTWORD_CHILD_OF"
+"""Beside it: the same by name, and its folder by device and inode: a moved folder is the same one, a copy another."""
 STDIN_BYTES_MAX = 16 * 1024 * 1024
 """What may wait for one child to read its stdin; more is refused."""
 END_S = 1.0
@@ -34,6 +42,9 @@ END_S = 1.0
 JOIN_S = 2.0
 REAP_S = 0.5
 """For the exit status of one that is gone; one that lives in spite of everything has none."""
+DEAF_GRACE_S = 1.0
+"""A living child whose stdout has come to its end can tell nothing any more: how long it may take to end by itself."""
+DEAF_WORDS = b"lastword: it closed its stdout, or what copies it was ended; nothing it does could be heard any more\n"
 LAST_WORDS_BYTES = 4096
 LAST_WORDS_CHARS = 400
 
@@ -43,9 +54,23 @@ class Child:
 
     pane_id = ""
 
-    def __init__(self, owner: Children, name: str, process: ProcessId, popen: subprocess.Popen[bytes] | None) -> None:
+    def __init__(
+        self,
+        owner: Children,
+        name: str,
+        process: ProcessId,
+        popen: subprocess.Popen[bytes] | None,
+        relay: Relay | None = None,
+        *,
+        exit_noted: bool = False,
+    ) -> None:
         self.name = name
         self.process = process
+        self._relay = relay
+        self._exit_noted = exit_noted
+        self._ending = False
+        self._deaf = False
+        """Its stdout came to its end while it lived."""
         self._owner = owner
         self._popen = popen
         self._stdin = -1
@@ -145,6 +170,23 @@ class Child:
         except subprocess.TimeoutExpired:
             return None
 
+    def exited(self) -> int | None:
+        """It is gone; as :meth:`reap`. What it has left may see so by the end of its stdin: that is noted before."""
+        if self._exit_noted and not self.orphaned:
+            with contextlib.suppress(LastwordError):
+                self._owner.note_exit(self.name)
+        return self.reap()
+
+    def hushed(self) -> None:
+        """Its stdout has come to its end: all that it said is in its file, and nothing will follow. Where it lives, it
+        is ended: no turn of it could ever have another end.
+        """
+        if self._relay is not None:
+            self._relay.reap()
+        if self.process.is_alive() and not self._ending:
+            self._deaf = True
+            self.close(DEAF_GRACE_S)
+
     # --- close ------------------------------------------------------------------------------------------------------
 
     @property
@@ -156,14 +198,21 @@ class Child:
         """Close its stdin and let it end by itself within the grace; then end its family, gently and hard.
 
         Idempotent: a later call joins the first, and one with a shorter grace does not hurry it. Runs on a thread of
-        its own, bounded by the grace and about two seconds.
+        its own, bounded by the grace and about two seconds, and where a stranger holds the pipe that its stdout is, by
+        five more.
         """
+        self._ending = True
         self._closing.begin(grace_s, on_done)
 
     def _end(self, grace_s: float) -> Ended:
         self.shut()
         by_itself = self.process.wait(grace_s)
-        return end_families([self.process], self._owner.marks(self.name), 0.0 if by_itself else min(grace_s, END_S))
+        if self._deaf and not by_itself:
+            self._owner.add_last_words(self.name, DEAF_WORDS)
+        ended = end_families([self.process], self._owner.marks(self.name), 0.0 if by_itself else min(grace_s, END_S))
+        if self._relay is not None and not self._relay.end():
+            ended = msgspec.structs.replace(ended, survivors=(*ended.survivors, self._relay.process.pid))
+        return ended
 
 
 class _Piece:
@@ -188,6 +237,7 @@ class Children(StreamFiles):
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         super().__init__(folder)
         self._env = dict(env)
+        self._identity = ""
         self._exits = ExitWatcher()
         self._lock = threading.Lock()
         self._children: set[Child] = set()
@@ -213,11 +263,28 @@ class Children(StreamFiles):
             return ""
         return " / ".join(line.strip() for line in text.splitlines() if line.strip())[-LAST_WORDS_CHARS:]
 
+    def add_last_words(self, name: str, words: bytes) -> None:
+        """Behind what it said on its stderr."""
+        with contextlib.suppress(OSError):
+            fd = append_to(f"{self.stream(name)}.err")
+            try:
+                os.write(fd, words)
+            finally:
+                os.close(fd)
+
     # --- children ---------------------------------------------------------------------------------------------------
 
     def marks(self, name: str) -> tuple[bytes, ...]:
         """What the environment of a child's family shows, as :func:`~lastword.transports.family.family` takes it."""
-        return (f"{MARK}={self.stream(name)}\0".encode(),)
+        return (f"{FOLDER_MARK}={self._home()}/{name}\0".encode(),)
+
+    def _home(self) -> str:
+        """Which folder it is, whatever its path; "" while it was never made."""
+        if not self._identity:
+            with contextlib.suppress(FileNotFoundError):
+                facts = self._folder.stat()
+                self._identity = f"{facts.st_dev}-{facts.st_ino}"
+        return self._identity
 
     def open(
         self,
@@ -227,12 +294,14 @@ class Children(StreamFiles):
         cwd: str,
         env: Mapping[str, str],
         on_opened: Callable[[StdioEndpoint | LastwordError], None],
+        stdout: StdoutKind = "file",
+        exit_noted: bool = False,
     ) -> None:
         """As :class:`~lastword.actors.core.world.StdioTransport`; a stream of that name is written on, never cut."""
 
         def start() -> None:
             try:
-                result: StdioEndpoint | LastwordError = self._start(name, argv, cwd, env)
+                result: StdioEndpoint | LastwordError = self._start(name, argv, cwd, env, stdout, exit_noted)
             except (OSError, ValueError) as error:
                 reason = f"{argv[0]} could not be started: {getattr(error, 'strerror', None) or error}"
                 result = ProviderError("launch_failed", reason)
@@ -245,30 +314,50 @@ class Children(StreamFiles):
                 return
         on_opened(TransportError("transport_failed", "the transport is closed"))
 
-    def adopt(self, name: str, process: ProcessId) -> Child:
+    def adopt(self, name: str, process: ProcessId, relay: ProcessId | None = None) -> Child:
         """One that an earlier host started: it can be awaited and ended, not spoken to."""
-        child = Child(self, name, process, None)
+        return self._added(Child(self, name, process, None, Relay(relay) if relay is not None else None), relay)
+
+    def _added(self, child: Child, relay: ProcessId | None) -> Child:
         with self._lock:
             self._children.add(child)
+        if relay is not None:
+            with contextlib.suppress(RuntimeError):  # the transport is being closed, and ends it
+                self._exits.watch(relay.pid, lambda _: child.hushed(), start=relay.start)
         return child
 
     def left_behind(self) -> dict[str, Child | None]:
         """By name, what of an earlier host there still is: the child itself, or None where only what it started lives
-        (which is ended here; blocks for a second at most).
+        (which is ended here; blocks for a second, where a stranger holds what was the child's stdout for six).
         """
         found: dict[str, Child | None] = {}
-        prefix = f"{self._folder}{os.sep}"
-        for carrier in carriers(MARK):
-            name = carrier.value.removeprefix(prefix)
-            if not carrier.value.startswith(prefix) or not Path(f"{carrier.value}.jsonl").exists():
+        relays = left_relays(self._folder)
+        for carrier in carriers(FOLDER_MARK):
+            home, _, name = carrier.value.partition("/")
+            if not home or home != self._home() or not Path(f"{self.stream(name)}.jsonl").exists():
                 continue
             if carrier.leads and found.get(name) is None and self.child(name) is None:
-                found[name] = self.adopt(name, carrier.process)
+                found[name] = self.adopt(name, carrier.process, relays.get(name))
             else:
                 found.setdefault(name, None)
         for name, child in found.items():
             if child is None and self.child(name) is None:
                 end_families((), self.marks(name), 0.0)
+        for name, relay in relays.items():
+            if found.get(name) is None and self.child(name) is None:
+                Relay(relay).end()  # what its child said last is on its way into the file
+        return found
+
+    def living_elsewhere(self, session_ids: Container[str]) -> set[str]:
+        """Sessions with a child that lives and writes into another folder than this one: into that of which this is a
+        copy, or the other way round.
+        """
+        found: set[str] = set()
+        for carrier in carriers(FOLDER_MARK):
+            home, _, name = carrier.value.partition("/")
+            session_id = name.rpartition("-")[0]
+            if carrier.leads and home != self._home() and session_id in session_ids:
+                found.add(session_id)
         return found
 
     def child(self, name: str) -> Child | None:
@@ -278,7 +367,7 @@ class Children(StreamFiles):
 
     def watch_exit(self, endpoint: Child, on_exit: Callable[[int | None], None]) -> None:
         """As :class:`~lastword.actors.core.world.Transport`."""
-        self._exits.watch(endpoint.pid, lambda _: on_exit(endpoint.reap()), start=endpoint.pid_start)
+        self._exits.watch(endpoint.pid, lambda _: on_exit(endpoint.exited()), start=endpoint.pid_start)
 
     def forget(self, child: Child) -> None:
         """It is closed."""
@@ -286,31 +375,45 @@ class Children(StreamFiles):
         with self._lock:
             self._children.discard(child)
 
-    def _start(self, name: str, argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Child:
+    def _start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        kind: StdoutKind,
+        exit_noted: bool,
+    ) -> Child:
         stem = self.stream(name)
         self.make_folder()
-        out = append_to(f"{stem}.jsonl")
-        try:
+        relay: Relay | None = None
+        with contextlib.ExitStack() as ours:
+            stdout = append_to(f"{stem}.jsonl")
+            ours.callback(os.close, stdout)
             err = append_to(f"{stem}.err")
+            ours.callback(os.close, err)
+            if kind == "pipe":
+                relay, stdout = Relay.start(stem, stdout, err)
+                ours.callback(os.close, stdout)
             try:
                 popen = subprocess.Popen(
                     list(argv),
                     stdin=subprocess.PIPE,
-                    stdout=out,
+                    stdout=stdout,
                     stderr=err,
                     cwd=cwd,
-                    env={**self._env, **env, MARK: stem},
+                    env={**self._env, **env, MARK: stem, FOLDER_MARK: f"{self._home()}/{name}"},
                     start_new_session=True,
                     bufsize=0,
                 )
-            finally:
-                os.close(err)
-        finally:
-            os.close(out)
-        child = Child(self, name, ProcessId(popen.pid, pid_start(popen.pid) or 0), popen)
-        with self._lock:
-            self._children.add(child)
-        return child
+            except BaseException:
+                ours.close()
+                if relay is not None:
+                    relay.end()  # at once: nobody holds the pipe
+                raise
+        process = ProcessId(popen.pid, pid_start(popen.pid) or 0)
+        child = Child(self, name, process, popen, relay, exit_noted=exit_noted)
+        return self._added(child, relay.process if relay is not None else None)
 
     # --- the thread -------------------------------------------------------------------------------------------------
 
@@ -386,7 +489,7 @@ class Children(StreamFiles):
             child.close(grace_s, done.set)
             waits.append((child, done))
         for child, done in waits:
-            done.wait(grace_s + END_S + JOIN_S)
+            done.wait(grace_s + END_S + JOIN_S + DRAIN_S)
             if child.ended is None:
                 left.append(named(child.pid))
             else:

@@ -29,7 +29,17 @@ from lastword.transports._guard import guarded
 from lastword.transports.family import end_families
 from lastword.transports.process import ExitWatcher, ProcessId, child_start, listener, pid_start
 from lastword.transports.tmux_control import SERVER_GONE, Command, ControlClient, Reply, quote
-from lastword.transports.tmux_find import OWNER_OPTION, end_server, is_ours, prepare_folder, reach, server_mark
+from lastword.transports.tmux_find import (
+    JOURNAL_OPTION,
+    OWNER_OPTION,
+    PANE_MARK,
+    Owner,
+    end_server,
+    is_ours,
+    prepare_folder,
+    reach,
+    server_mark,
+)
 from lastword.transports.tmux_pane import PaneHandle, Pressed, Refused, Screen, exit_status, reply_error
 from lastword.transports.tmux_setup import CALL_TIMEOUT_S, TmuxInfo, find_tmux, option_words
 
@@ -81,12 +91,13 @@ class StopReport(msgspec.Struct, frozen=True, kw_only=True):
     """How the server ended and what it took.
 
     Attributes:
-        server: it ended when asked, was killed, was gone before, or lives in spite of it.
+        server: it ended when asked, was killed, was gone before, lives in spite of it, or was left with panes that are
+            not ours (:meth:`TmuxServer.spare`).
         killed: pids that needed SIGKILL; ``survivors``: pids that live in spite of it.
         unsure: some may live unseen (:class:`~lastword.transports.family.Ended`).
     """
 
-    server: Literal["ended", "killed", "already_gone", "survives"]
+    server: Literal["ended", "killed", "already_gone", "survives", "left"]
     killed: tuple[int, ...] = ()
     survivors: tuple[int, ...] = ()
     unsure: bool = False
@@ -101,6 +112,7 @@ class TmuxServer:
             pass. A pane further gets TERM, TERM_PROGRAM(_VERSION), TMUX, TMUX_PANE, SHELL and PWD from tmux.
         tmpdir: where ``tmux-<uid>/<socket_name>`` stands; None is TMUX_TMPDIR or /tmp, as for ``tmux -L``.
         on_gone: called once when the server's process is proved gone without :meth:`stop`.
+        owner: for which journal it is started, and what else its host holds.
     """
 
     def __init__(
@@ -110,15 +122,18 @@ class TmuxServer:
         env: Mapping[str, str] | None = None,
         tmpdir: Path | None = None,
         on_gone: Callable[[], None] | None = None,
+        owner: Owner | None = None,
     ) -> None:
         if not _NAME.fullmatch(socket_name):
             raise UsageError("usage", f"not a socket name: {socket_name!r}")
         base = dict(os.environ if env is None else env)
-        self._env = {key: value for key, value in base.items() if key not in {"TMUX", "TMUX_PANE"}}
+        self._env = {key: value for key, value in base.items() if key not in {"TMUX", "TMUX_PANE", PANE_MARK}}
         folder = tmpdir if tmpdir is not None else Path(self._env.get("TMUX_TMPDIR") or "/tmp")  # noqa: S108
         self.socket_name = socket_name
         self.socket_path = folder.resolve() / f"tmux-{os.getuid()}" / socket_name
         self.on_gone = on_gone
+        self._owner = owner or Owner()
+        self._spared: set[str] = set()
         self.adopted = False
         """The server was found running, by :meth:`start`."""
         self._lock = threading.Lock()
@@ -157,32 +172,43 @@ class TmuxServer:
         """Start the server, or find our own running one again (:attr:`adopted`), and attach. Blocks, bounded.
 
         Raises:
-            TransportError: no usable tmux; the socket's folder is not ours alone; a foreign server has the socket.
+            TransportError: no usable tmux; the socket's folder is not ours alone; a foreign server has the socket, or
+                one of another host or journal.
         """
         tmux = find_tmux()
         prepare_folder(self.socket_path)
         self._argv = [tmux.path, "-S", str(self.socket_path), "-f", "/dev/null"]
         self.adopted = self._find_running()
         if not self.adopted:
-            mark = (";", "set-option", "-s", OWNER_OPTION, self.socket_name)
+            mark: tuple[str, ...] = (";", "set-option", "-s", OWNER_OPTION, self.socket_name)
+            if self._owner.journal:
+                mark = (*mark, ";", "set-option", "-s", JOURNAL_OPTION, self._owner.journal)
             self._run("-u", "new-session", "-d", "-s", HUB, "--", "sleep", str(HOLD_S), *mark)
         else:
             self._ensure_hub()
         _bounded(self._set_options, START_TIMEOUT_S, "tmux options")
         self._attach()
+        if self._server is None or not self._owner.owns(self._server, self.socket_path):
+            raise self._another()
         if self.adopted:
             self._drop_buffers()
 
     def _find_running(self) -> bool:
         if not self.socket_path.exists():
             return False
+        heard = listener(self.socket_path)
+        if heard is not None and is_ours(heard, self.socket_path) and not self._owner.owns(heard, self.socket_path):
+            raise self._another()
         result = self._subprocess("show-options", "-sqv", OWNER_OPTION)
         if result.returncode != 0:
             self._end_leaving()
             return False  # "no server running": tmux replaces the stale socket by itself
         if result.stdout.decode("utf-8", "replace").strip() != self.socket_name:
-            raise TransportError("transport_failed", f"another tmux server has the socket {self.socket_path}")
+            raise self._another()
         return True
+
+    def _another(self) -> TransportError:
+        return TransportError("transport_failed", f"another tmux server has the socket {self.socket_path}")
 
     def _end_leaving(self) -> None:
         """Out of the way with a server of ours that listens and serves nobody any more.
@@ -194,8 +220,8 @@ class TmuxServer:
         leaving = listener(self.socket_path)
         if leaving is None or leaving.wait(LEAVING_WAIT_S):
             return
-        if not is_ours(leaving, self.socket_path):
-            raise TransportError("transport_failed", f"another tmux server has the socket {self.socket_path}")
+        if not self._owner.owns(leaving, self.socket_path):
+            raise self._another()
         end_families([], self._marks(leaving), 0.0)
         leaving.send(signal.SIGKILL)
         leaving.wait(KILL_SERVER_TIMEOUT_S)
@@ -239,7 +265,7 @@ class TmuxServer:
             if server.wait(pause) or self._stopping:
                 break
             self._reattached += 1
-            if not reach(server, self.socket_path):
+            if not reach(server, self.socket_path, self._owner):
                 if tries >= REATTACH_MAX:
                     end_server(server, self.socket_path, [pane.process for pane in list(self._panes.values())])
                 continue
@@ -279,6 +305,9 @@ class TmuxServer:
         if server is None or control is None:
             self._exits.close()
             return StopReport(server="already_gone")
+        if self._spared and any(row.pane_id in self._spared and not row.dead for row in self._rows(control)):
+            self.detach()
+            return StopReport(server="left")
         lived = server.is_alive()
         leaders = {pane.pid: pane.process for pane in self._panes.values()}
         for row in self._rows(control):
@@ -295,6 +324,7 @@ class TmuxServer:
             self.socket_path.unlink(missing_ok=True)
         self._exits.close()
         self._panes.clear()
+        self._owner.claims.drop(server)
         return StopReport(
             server=verdict,
             killed=tuple(sorted(killed.difference(left.survivors))),
@@ -319,6 +349,12 @@ class TmuxServer:
         if self._control is not None:
             self._control.close()
         self._exits.close()
+        if self._server is not None:
+            self._owner.claims.drop(self._server)
+
+    def spare(self, pane_id: str) -> None:
+        """It is none of ours: the server is not ended while that pane lives."""
+        self._spared.add(pane_id)
 
     # --- panes ----------------------------------------------------------------------------------------------------
 
@@ -377,7 +413,7 @@ class TmuxServer:
         words = argv if len(argv) > 1 else ("/bin/sh", "-c", 'exec "$0"', argv[0])
         parts = [b"new-session -d -P -F '#{pane_id} #{pane_pid}' -n cli -s", name.encode()]
         parts += [b"-x %d -y %d -c" % size, quote(cwd.replace("#", "##"))]  # -c expands formats
-        for key, value in env.items():
+        for key, value in {**env, PANE_MARK: name}.items():
             parts += [b"-e", quote(f"{key}={value}")]
         return b" ".join([*parts, b"--", *map(quote, words)])
 

@@ -12,16 +12,20 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 import msgspec
 
 from lastword.actors.core.errors import TransportError
+from lastword.transports.claims import Claims
 from lastword.transports.family import carriers, end_families
 from lastword.transports.process import ProcessId, command_line, listener, parent
 
 OWNER_OPTION = "@lastword"
+JOURNAL_OPTION = "@lastword-journal"
+PANE_MARK = "LASTWORD_PANE"
+"""In the environment of a CLI in a pane, and of all that it starts: under which name the pane was opened."""
 SOCKET_PATH_BYTES_MAX = 107
 WAKE_S = 1.0
 """How long a server that was asked for its socket is waited for."""
@@ -38,34 +42,82 @@ class Lodger(msgspec.Struct, frozen=True):
     socket_path: Path
 
 
-def living_home(lodgers: Sequence[Lodger], usual: Path) -> Path | None:
+class Owner(msgspec.Struct, frozen=True):
+    """Who asks: a journal by its id, and what its host holds. A server is *ours* where it was started for that journal
+    and no other living host holds it: only then it is spoken to or ended (docs/adr/0019).
+    """
+
+    journal: str = ""
+    claims: Claims = msgspec.field(default_factory=Claims)
+
+    def owns(self, server: ProcessId, socket_path: Path) -> bool:
+        """Whether it is ours, held from here on."""
+        return is_ours(server, socket_path) and self.journal in ("", _journal_of(server)) and self.claims.take(server)
+
+    def end(self, server: ProcessId, socket_path: Path, clis: Sequence[ProcessId] = ()) -> None:
+        """As :func:`end_server`, and let go of it."""
+        end_server(server, socket_path, clis)
+        self.claims.drop(server)
+
+
+def free_socket(owner: Owner, wanted: Path, other: Path) -> Path:
+    """Where our server may stand: as wanted, unless a server of somebody else's does. What stands at the place that is
+    not taken and is ours is ended. Blocks, bounded.
+    """
+    heard = listener(wanted)
+    free = heard is None or not is_ours(heard, wanted) or owner.owns(heard, wanted)
+    chosen, left = (wanted, other) if free else (other, wanted)
+    end_other(owner, left)
+    return chosen
+
+
+def end_other(owner: Owner, path: Path) -> None:
+    """End what listens there, where it is ours."""
+    heard = listener(path)
+    if heard is not None and owner.owns(heard, path):
+        owner.end(heard, path)
+
+
+def living_elsewhere(session_ids: Container[str], home: ProcessId | None) -> set[str]:
+    """Sessions with a CLI that lives in a pane of another server of lastword's than ``home``."""
+    found: set[str] = set()
+    for each in carriers(PANE_MARK):
+        session_id = each.value.rpartition("-")[0]
+        server = parent(each.process.pid) if each.leads and session_id in session_ids else None
+        if server is not None and server != home and OWNER_OPTION.encode() + b"\0" in command_line(server.pid):
+            found.add(session_id)
+    return found
+
+
+def living_home(lodgers: Sequence[Lodger], usual: Path, owner: Owner | None = None) -> Path | None:
     """The socket of the server in which CLIs on record live, listening; None where none lives. Blocks, bounded.
 
-    There is one home: the server with the most of them. Every CLI that lives elsewhere, or whose server can be reached
-    no more, is *ended* here with all that its server holds, before anybody can tell it gone: else it would be told as
-    gone while it lives, a second one would come beside it on the same conversation, and it would stay for ever. So is
-    what stands at ``usual``, where the home is another.
+    There is one home: the server with the most of them. What another living host holds is let be. Every other CLI that
+    lives elsewhere, or whose server can be reached no more, is *ended* here with all that its server holds, before
+    anybody can tell it gone: else it would be told as gone while it lives, a second one would come beside it on the
+    same conversation, and it would stay for ever. So is what stands at ``usual``, where the home is another.
     """
+    owner = owner or Owner()
     homes: dict[tuple[ProcessId | None, Path], list[ProcessId]] = {}
     for each in lodgers:
         if each.cli.is_alive():
             homes.setdefault((_server_of(each), each.socket_path), []).append(each.cli)
     home: Path | None = None
     for (server, socket_path), clis in sorted(homes.items(), key=lambda item: -len(item[1])):
-        if home is None and server is not None and reach(server, socket_path):
-            home = socket_path
-        elif server is not None:
-            end_server(server, socket_path, clis)
-        else:
+        if server is None:
             _end_homeless(clis)
+        elif not owner.owns(server, socket_path):
+            continue
+        elif home is None and reach(server, socket_path, owner):
+            home = socket_path
+        else:
+            owner.end(server, socket_path, clis)
     if home is not None and home != usual:
-        other = listener(usual)
-        if other is not None and is_ours(other, usual):
-            end_server(other, usual)
+        end_other(owner, usual)
     return home
 
 
-def reach(server: ProcessId, socket_path: Path) -> bool:
+def reach(server: ProcessId, socket_path: Path, owner: Owner) -> bool:
     """Whether that living server of ours listens there, woken if it does not. Blocks for a second and a bit at most.
 
     Another one of ours that has taken the path meanwhile is ended: a path has one server.
@@ -73,7 +125,7 @@ def reach(server: ProcessId, socket_path: Path) -> bool:
     heard = listener(socket_path)
     if heard == server:
         return True
-    if heard is not None and not is_ours(heard, socket_path):
+    if heard is not None and not owner.owns(heard, socket_path):
         return False
     try:
         socket_path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,13 +139,19 @@ def reach(server: ProcessId, socket_path: Path) -> bool:
             return False
         time.sleep(WAKE_POLL_S)
     if heard is not None:
-        end_server(heard, socket_path)
+        owner.end(heard, socket_path)
     return True
 
 
 def is_ours(server: ProcessId, socket_path: Path) -> bool:
     """Whether it was started by a runtime, for that socket."""
     return OWNER_OPTION.encode() + b"\0" + os.fsencode(socket_path.name) + b"\0" in command_line(server.pid)
+
+
+def _journal_of(server: ProcessId) -> str:
+    """The journal that it was started for."""
+    _, found, rest = command_line(server.pid).partition(JOURNAL_OPTION.encode() + b"\0")
+    return rest.partition(b"\0")[0].decode("utf-8", "replace") if found else ""
 
 
 def server_mark(server: ProcessId, socket_path: Path) -> bytes:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lastword.actors.core.talk import Talk
 
 SourceKind = Literal["append-jsonl", "snapshot-json"]
+StdoutKind = Literal["file", "pipe"]
 
 
 class SourceSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +89,10 @@ class LaunchRecipe(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         argv: what is executed, without a shell.
         env: additions to the environment.
+        stdout: what a child behind pipes finds there: its stream file itself; or a pipe, for a program that refuses a
+            file (one on asyncio's pipe transports), with a process beside it that copies it into that file.
+        exit_noted: its end is noted in the file of what was sent (:data:`~lastword.actors.core.talk.EXITED`), before
+            what it leaves behind can see it by the end of its stdin.
     """
 
     argv: tuple[str, ...]
@@ -95,6 +100,8 @@ class LaunchRecipe(msgspec.Struct, frozen=True, kw_only=True):
     native_session: str
     width: int = 200
     height: int = 50
+    stdout: StdoutKind = "file"
+    exit_noted: bool = False
 
 
 class SignalView(msgspec.Struct, frozen=True, kw_only=True):

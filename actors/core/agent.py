@@ -57,6 +57,10 @@ class RunTool(msgspec.Struct, frozen=True):
     call: Call
 
 
+PAUSES_MAX = 10
+"""So often in a row an answer that the service paused is asked to go on; the next pause ends the turn."""
+
+
 _NOTHING = msgspec.Raw(b"null")
 AgentEffect: TypeAlias = Record | Ask | HangUp | RunTool | Report | Queued
 
@@ -69,7 +73,7 @@ class _Turn(msgspec.Struct, kw_only=True):
         turn_id: ours, where it had one at acceptance.
         asking: number of the request under way, 0 for none.
         waiting, running: calls that have not ended; keys: those of all calls.
-        said: text of answers that are to be continued.
+        said: text of answers that are to be continued. paused: how many of them, in a row.
         over: its last word is on its way.
     """
 
@@ -79,6 +83,7 @@ class _Turn(msgspec.Struct, kw_only=True):
     waiting: deque[Call] = msgspec.field(default_factory=deque)
     running: dict[str, Call] = msgspec.field(default_factory=dict)
     said: str = ""
+    paused: int = 0
     over: bool = False
     keys: set[str] = msgspec.field(default_factory=set)
 
@@ -185,6 +190,11 @@ class Agent:
         if turn is None:
             return []
         turn.asking = 0
+        turn.paused = turn.paused + 1 if reply.goes_on else 0
+        if reply.error is None and turn.paused > PAUSES_MAX:
+            what = f"the answer was paused more than {PAUSES_MAX} times in a row and did not end"
+            paused = TurnError(kind="provider_error", message=what, native_kind=reply.stop)
+            reply = msgspec.structs.replace(reply, error=paused)
         final = not reply.calls and not reply.goes_on and reply.error is None
         turn.said += reply.text if final or reply.goes_on else ""
         answered = Answered(
@@ -309,4 +319,4 @@ class Agent:
         return self._begin(self._queue.popleft(), at) if self._queue else []
 
 
-__all__ = ["TOOLS_AT_ONCE", "Agent", "AgentEffect", "Ask", "HangUp", "Record", "RunTool"]
+__all__ = ["PAUSES_MAX", "TOOLS_AT_ONCE", "Agent", "AgentEffect", "Ask", "HangUp", "Record", "RunTool"]

@@ -193,12 +193,12 @@ def told(lines: Iterable[Line]) -> list[Piece]:
                 pay()
                 if bytes(line.content) != b"null":
                     pieces.append(Model(line.content))
-                elif line.text:
+                elif line.text.strip():
                     pieces.append(Note(line.text))
                 owed.update({call.key: call for call in line.calls})
                 if line.answer is not None:
                     turn = ""
-                    if bytes(line.content) == b"null" and not line.text:
+                    if bytes(line.content) == b"null" and not line.text.strip():
                         pieces.append(Note(EMPTY))
             case ToolEnded():
                 call = owed.pop(line.call, None)

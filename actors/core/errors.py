@@ -28,6 +28,7 @@ RejectedKind = Literal[
     "dialog_open",
     "unknown_dialog",
     "session_closed",
+    "session_held",
     "not_delivered",
     "timeout",
 ]

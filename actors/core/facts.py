@@ -191,6 +191,8 @@ class RecordExhausted(msgspec.Struct, frozen=True, kw_only=True, tag="record_exh
     """
 
     exit_status: int | None = None
+    unread: str = ""
+    """Why it could not be read, for as long as that was tried; empty: it was read to its end."""
 
 
 Fact: TypeAlias = (

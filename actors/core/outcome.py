@@ -105,6 +105,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         joined: further messages that the CLI took into this turn, in order.
         evidence: where the terminal record stands; None when no record settled it.
         cli_uncertified: on this version of its CLI the adapter was never seen to work (the host allowed it).
+            Never of an API: it has no CLI, and was seen on an imitated service alone.
         background_pending: tasks that the CLI said were still running behind this turn.
     """
 

@@ -8,7 +8,10 @@ Rules
   gets its turn id at once; any other is *pending* until the record binds it (C20).
 - A prompt in the record is ours when it is the text of the first message that we delivered and that is not bound
   yet. The CLI may have merged several of them into one prompt: the first starts the turn, the others joined it.
-  A prompt that nobody sent through us gets a turn of its own (C19).
+  Where none is it to the letter, one that is it but for what a terminal program may do to any text is taken, and then
+  the one that our Enter alone can have made (:meth:`SessionCore._only_candidate`, ADR 0019).
+  A prompt that nobody sent through us gets a turn of its own (C19). While one stands behind our Enter for a message,
+  absence of that message's own prompt proves nothing: it is ``lost``, never ``not_delivered``.
 - After a terminal fact nothing more is read out until that turn is settled, so a turn's completion always comes
   before the next turn's start.
 """
@@ -46,12 +49,18 @@ from lastword.actors.core.facts import (
     UnknownRecord,
 )
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.likeness import folded
 from lastword.actors.core.limits import WAITING_MAX
 from lastword.actors.core.outcome import Evidence, Origin
 
 RECORD_SKEW_S = 1.0
 """How much earlier than our own stamp of a message the CLI may stamp its record of it. One machine, one clock; where
 that clock was set back since, by so much more (:meth:`SessionCore.clock_seen`)."""
+OUR_ENTER_S = 2.0
+"""So long behind our Enter, by the CLI's own stamp, a prompt may be the one that it made, whatever its text (a record
+follows Enter within 0.7 s on a loaded machine). Later ones are left to whoever typed them."""
+UNOWNED_MAX = 100
+"""Prompts that nobody sent through us and whose stamps are remembered."""
 CLOSED_KEPT_MAX = 1_000
 """Settled native turns that are remembered; of older ones the journal is asked when the record shows them again."""
 STRANGERS_MAX = 100
@@ -71,6 +80,8 @@ class Pending(msgspec.Struct, kw_only=True):
     ``stage``: ``waiting`` (nothing typed), ``typing`` (with the pane), ``submitted`` (Enter pressed), ``queued`` (the
     record shows it in the CLI's own queue). ``unwanted``: its turn is being cancelled; it is not delivered anew.
     ``clock_s``: wall minus monotonic clock at acceptance; ``set_back_s``: how far the wall was behind that since.
+    ``entered_at``: Unix time just before Enter was pressed for it in this life. ``recorded``: as
+    the CLI's queue has it.
     """
 
     message_id: MessageId
@@ -81,6 +92,8 @@ class Pending(msgspec.Struct, kw_only=True):
     clock_s: float | None = None
     set_back_s: float = 0.0
     unwanted: bool = False
+    entered_at: float | None = None
+    recorded: str = ""
 
 
 def record_of(fact: InputQueued | InputJoined | InputDropped) -> str:
@@ -201,12 +214,13 @@ class SessionCore:
         self.pending: dict[MessageId, Pending] = {}
         self.open: dict[TurnId, str] = {}
         """Open turns, in order of acceptance or binding, with the native turn of each ("" while unbound)."""
-        self._strangers: deque[Pending] = deque(maxlen=STRANGERS_MAX)
+        self._strangers: list[Pending] = []
+        self._unowned: list[float | None] = []
         self._closed_natives: dict[str, TurnId] = {}
         self.remembers_all = False
         """Whether every settled turn of the session was settled here, and none was forgotten."""
         self._settling: set[TurnId] = set()
-        self._backlog: deque[Fact | turns.Superseded | Moved] = deque()
+        self._backlog: deque[Fact | turns.Superseded | Moved] | None = None  # made when there is one: 0.75 KiB
         self._read_before: dict[str, int] = {}
         """Records of the CLI's queue, and how many messages each of them told of."""
 
@@ -295,9 +309,13 @@ class SessionCore:
         """The message went to the pane."""
         self._advance(message_id, "typing")
 
-    def submitted(self, message_id: MessageId, rewritten: tuple[str, ...]) -> list[SessionEffect]:
-        """Enter was pressed for it."""
+    def submitted(
+        self, message_id: MessageId, rewritten: tuple[str, ...], entered_at: float | None = None
+    ) -> list[SessionEffect]:
+        """Enter was pressed for it, on a box that showed it and nothing else; ``entered_at``: see :class:`Pending`."""
         pending = self._advance(message_id, "submitted")
+        if pending is not None and pending.entered_at is None:
+            pending.entered_at = entered_at
         if pending is not None and pending.turn_id is not None:
             return [ToTurn(turn_id=pending.turn_id, event=turns.Submitted(rewritten=rewritten))]
         return []
@@ -323,7 +341,16 @@ class SessionCore:
     def undeliverable(
         self, message_id: MessageId, kind: Literal["not_delivered", "launch_failed"], reason: str
     ) -> list[SessionEffect]:
-        """Proved: it never became a prompt."""
+        """Proved: it never became a prompt. One that nobody owns behind our Enter for it is against that proof."""
+        if self._contested(self.pending.get(message_id)):
+            return self.left_behind(
+                message_id, "a prompt with another text was recorded behind our Enter, and none of it"
+            )
+        return self._undeliverable(message_id, kind, reason)
+
+    def _undeliverable(
+        self, message_id: MessageId, kind: Literal["not_delivered", "launch_failed"], reason: str
+    ) -> list[SessionEffect]:
         pending = self.pending.pop(message_id, None)
         if pending is None:
             return []
@@ -333,14 +360,20 @@ class SessionCore:
             return [ToTurn(turn_id=pending.turn_id, event=event)]
         return [Undelivered(message_id=message_id, reason=kind)]
 
-    def left_behind(self, message_id: MessageId) -> list[SessionEffect]:
-        """It was entered, and its record, if there is one, stands in a conversation that nobody will read."""
+    def _contested(self, pending: Pending | None) -> bool:
+        if pending is None or pending.entered_at is None:
+            return False
+        since = pending.entered_at - pending.set_back_s
+        return any(stamp is None or stamp >= since for stamp in self._unowned)
+
+    def left_behind(self, message_id: MessageId, why: str = "") -> list[SessionEffect]:
+        """It was entered, and its record, if there is one, is none that will ever be known for it."""
         pending = self.pending.pop(message_id, None)
         if pending is None:
             return []
         if pending.turn_id is not None:
             self._settling.add(pending.turn_id)
-            return [ToTurn(turn_id=pending.turn_id, event=turns.Superseded())]
+            return [ToTurn(turn_id=pending.turn_id, event=turns.Superseded(why=why))]
         return [Undelivered(message_id=message_id, reason="superseded")]
 
     def _advance(self, message_id: MessageId, stage: Stage) -> Pending | None:
@@ -357,15 +390,16 @@ class SessionCore:
         took over) is told again, and is passed over where only its text would say which message it is about.
         """
         told: dict[str, int] = {}
+        backlog = self._backlog = self._backlog or deque()
         for fact in facts:
             if not isinstance(fact, InputQueued | InputJoined | InputDropped) or fact.key:
-                self._backlog.append(fact)
+                backlog.append(fact)
                 continue
             record = record_of(fact)
             told[record] = told.get(record, 0) + 1  # one record may tell of two messages with one text
             if told[record] > self._read_before.get(record, 0):
                 self.read_before(record, told[record])
-                self._backlog.append(fact)
+                backlog.append(fact)
         return self._drain()
 
     def read_before(self, record: str, times: int = 1) -> None:
@@ -410,12 +444,13 @@ class SessionCore:
     @property
     def backlog(self) -> int:
         """Facts that wait for a turn to settle."""
-        return len(self._backlog)
+        return len(self._backlog or ())
 
     def _drain(self) -> list[SessionEffect]:
         effects: list[SessionEffect] = []
         while self._backlog and not self._settling:
             effects += self._one(self._backlog.popleft())
+        self._backlog = self._backlog or None
         return effects
 
     def _one(self, fact: Fact | turns.Superseded | Moved) -> list[SessionEffect]:
@@ -448,6 +483,7 @@ class SessionCore:
             case RecordExhausted():
                 return self._exhausted(fact)
             case turns.Superseded():
+                assert self._backlog is not None
                 self._backlog.appendleft(Moved())  # behind the settling of what it ends
                 return self._superseded([turn_id for turn_id, native in self.open.items() if native])
             case Moved():
@@ -464,15 +500,23 @@ class SessionCore:
             return [ToTurn(turn_id=turn_id, event=bound) for turn_id in owners]  # read before
         native_at = fact.evidence.native_at
         ours = [] if fact.origin in FOREIGN_ORIGINS else self._match(fact, strangers=True)
+        by_text = bool(ours)
+        if not ours and fact.taken == "typed":
+            ours = self._only_candidate(fact)
         if not ours and self.history_before is not None and native_at is not None and native_at < self.history_before:
             self._remember_closed(fact.native_turn, TurnId(""))
             return [Count(what="history")]  # of a conversation older than this session, or that the CLI was moved into
         if not ours:
+            if not fact.origin and fact.taken in {"typed", "queued"}:
+                self._unowned.append(native_at)
+                del self._unowned[:-UNOWNED_MAX]
             opened = self._open(None, self._foreign_origin(fact), bound)
             return [opened, *self._known_status(opened.turn_id)]
         first, *others = ours
         del self.pending[first.message_id]
         effects: list[SessionEffect] = [Proved(message_id=first.message_id, stage="submitted", evidence=fact.evidence)]
+        if not by_text:
+            effects.append(Count(what="undeclared_rewriting"))
         if first.turn_id is not None:
             self.open[first.turn_id] = fact.native_turn
             if first.stage == "typing":  # the record was faster than the report
@@ -509,8 +553,9 @@ class SessionCore:
                 return "human_terminal"
 
     def _queued(self, fact: InputQueued) -> list[SessionEffect]:
-        for pending in self._match(fact, stages=("typing", "submitted")):
-            pending.stage = "queued"
+        matched = self._match(fact, stages=("typing", "submitted"))
+        for pending in matched or self._only_candidate(fact):
+            pending.stage, pending.recorded = "queued", fact.text
             effects: list[SessionEffect] = []
             if pending.turn_id is not None:  # the record was faster than the pane's report, or a person pressed Enter
                 submitted = turns.Submitted(rewritten=pending.typed.notes)
@@ -523,6 +568,7 @@ class SessionCore:
             return []  # it cannot be merged with one of ours unseen: what it is merged with is named too
         stranger = TypedText(text=fact.text, paste=b"", rewritten=fact.text)
         self._strangers.append(Pending(message_id=MessageId(""), typed=stranger, turn_id=None, stage="queued"))
+        del self._strangers[:-STRANGERS_MAX]
         return []
 
     def _forget_stranger(self, text: str) -> None:
@@ -564,7 +610,7 @@ class SessionCore:
                 message_id=pending.message_id, stage="submitted", evidence=fact.evidence, record=record_of(fact)
             )
             effects.append(proved)
-            effects += self.undeliverable(pending.message_id, "not_delivered", f"the CLI dropped it: {fact.reason}")
+            effects += self._undeliverable(pending.message_id, "not_delivered", f"the CLI dropped it: {fact.reason}")
         if not effects:
             self._forget_stranger(fact.text)
         return effects
@@ -654,19 +700,41 @@ class SessionCore:
             and (native_at is None or native_at >= pending.accepted_at - pending.set_back_s - RECORD_SKEW_S)
         ]
         for pending in delivered:
-            if self._matches(pending.typed, recorded):
+            if self._matches(pending.typed, recorded) or (pending.recorded and pending.recorded == recorded):
                 return [pending]
         by_text: dict[str, deque[Pending]] = {}
         for pending in (*delivered, *(self._strangers if strangers else ())):
-            by_text.setdefault("".join(pending.typed.rewritten.split()), deque()).append(pending)
+            text = pending.recorded or pending.typed.rewritten
+            by_text.setdefault("".join(text.split()), deque()).append(pending)
         by_text.pop("", None)
         covered = _cover("".join(recorded.split()), by_text)
         for pending in covered:
             if not pending.message_id:
                 self._strangers.remove(pending)
+        alike = folded(recorded) if delivered and not covered else ""
+        for pending in delivered if alike else ():
+            if folded(pending.typed.rewritten) == alike:
+                return [pending]
         if strangers and not covered:
             self._forget_stranger(recorded)
         return [pending for pending in covered if pending.message_id]
+
+    def _only_candidate(self, fact: PromptRecorded | InputQueued) -> list[Pending]:
+        """The message whose Enter alone can have made this record, whatever the CLI made of its text.
+
+        Enter was pressed for it in this life, on a box that was seen in the same round trip to show it and nothing
+        else; the CLI stamped the record behind that Enter, and at once; it is the first record of a typed text that
+        nobody owns since; and no other message of ours is typed and not bound.
+        """
+        native_at = fact.evidence.native_at
+        typed = [pending for pending in self.pending.values() if pending.stage != "waiting"]
+        if len(typed) != 1 or native_at is None or fact.key or (isinstance(fact, PromptRecorded) and fact.origin):
+            return []
+        (only,) = typed
+        if only.stage != "submitted" or only.entered_at is None or self._key(only.message_id) or self._contested(only):
+            return []
+        since = only.entered_at - only.set_back_s
+        return [only] if since <= native_at <= since + only.set_back_s + OUR_ENTER_S else []
 
 
 def _cover(wanted: str, by_text: dict[str, deque[Pending]]) -> list[Pending]:

@@ -26,6 +26,11 @@ import msgspec
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.typing_effects import Job, Report
 
+EXITED = "_lastword/exited"
+"""The method of a line in the file of what was sent (a JSON-RPC notification that nobody is sent): the process that was
+started is gone, and its file held ``heard`` bytes then. What stands behind them was written by what is left of it.
+"""
+
 
 class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing can be said to this child (no handshake): end it. Told as the reason of what waits."""

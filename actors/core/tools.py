@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -76,8 +78,31 @@ def check_tools(tools: object) -> dict[str, Tool]:
             raise UsageError("usage", f"the parameters of {tool.name!r} are no JSON schema of an object")
         if not callable(tool.call):
             raise UsageError("usage", f"the call of {tool.name!r} is no function")
+        if _is_async(tool.call):
+            raise UsageError(
+                "usage", f"the call of {tool.name!r} is async: a tool is a plain function, which may block"
+            )
         found[tool.name] = tool
     return found
+
+
+def _is_async(call: Callable[..., object]) -> bool:
+    """Whether calling it gives what is to be awaited or iterated. (An object's own ``__call__`` counts too.)"""
+    while isinstance(call, functools.partial):
+        call = call.func
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
+        for each in (call, getattr(call, "__call__", None))  # noqa: B004 - the method, not whether there is one
+    )
+
+
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """The JSON object that a model wrote for a call, {} where it wrote nothing; None: that text is no JSON object."""
+    try:
+        value = msgspec.json.decode(text) if text.strip() else {}
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def result_text(value: object) -> str:
@@ -90,4 +115,4 @@ def result_text(value: object) -> str:
     return text if len(text) <= RESULT_CHARS_MAX else text[:RESULT_CHARS_MAX] + CUT_MARK
 
 
-__all__ = ["Tool", "ToolCall", "ToolResult", "check_tools", "result_text"]
+__all__ = ["Tool", "ToolCall", "ToolResult", "arguments_of", "check_tools", "result_text"]

@@ -87,6 +87,8 @@ INTERRUPT_AGAIN_S = 0.3
 record may still show that it was interrupted (0.1 s seen), before the key is pressed again."""
 INTERRUPTS_MAX = 3
 """After so many unanswered interrupts the CLI is ended; its session resumes with the next message (C07)."""
+REQUESTS_MAX = 2
+"""The same where it is asked to stop over a protocol: no key can be lost there, so one repeat is enough."""
 MOOTS_MAX = 2
 """So many looks behind our interrupt, seconds apart, at an idle and empty input box: a prompt that is not on record
 by then is believed absent."""
@@ -228,9 +230,10 @@ def _submitted(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case TurnClosed():
             return _close(turn, event, now)
         case RecordExhausted():
-            return _lose(turn, now, "provider_exited", "the CLI ended and its record does not show the prompt")
+            return _lose(turn, now, "provider_exited", _ended(turn, event, "does not show the prompt"))
         case Superseded():
-            return _lose(turn, now, "superseded", "the CLI went to another conversation before the prompt was recorded")
+            why = event.why or "the CLI went to another conversation before the prompt was recorded"
+            return _lose(turn, now, "superseded", why)
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
             return turn, (RecordLate(what="fact_before_binding"),)
         case CliStatusSeen():
@@ -270,7 +273,7 @@ def _running(turn: Turn, event: TurnEvent, now: Now) -> Step:
         case TurnClosed():
             return _close(turn, event, now)
         case RecordExhausted():
-            return _lose(turn, now, "provider_exited", "the CLI ended and its record holds no end of this turn")
+            return _lose(turn, now, "provider_exited", _ended(turn, event, "holds no end of this turn"))
         case Superseded():
             return _lose(turn, now, "superseded", "the CLI went to another conversation; this one has no end")
         case AssistantSaid() | ToolStarted() | ToolFinished() | ProviderRetrying() | TurnContinued():
@@ -676,7 +679,8 @@ def _timer_while_cancelling(turn: Turn, event: TimerFired, now: Now) -> Step:
                 after = msgspec.structs.replace(turn, withdrawals=turn.withdrawals + 1)
                 wait = SetTimer(name="interrupt_grace", delay_s=INTERRUPT_GRACE_S)
                 return after, (Withdraw(message_id=turn.message_id), wait)
-            if not turn.withdrawing and turn.presses < INTERRUPTS_MAX - 1:
+            asked_max = REQUESTS_MAX if turn.transport == "structured" else INTERRUPTS_MAX
+            if not turn.withdrawing and turn.presses < asked_max - 1:
                 return msgspec.structs.replace(turn, presses=turn.presses + 1), _press()
             return msgspec.structs.replace(turn, ending=True), (
                 EndEndpoint(),
@@ -714,7 +718,7 @@ def _answered(turn: Turn) -> bool:
 def _close(turn: Turn, event: TurnClosed, now: Now) -> Step:
     error = event.error
     if event.status == "cancelled":
-        error = TurnError(kind=turn.cancel or "interrupted", message="interrupted, by the provider's own record")
+        error = TurnError(kind=turn.cancel or "interrupted", message=f"{_who(turn)}, by the provider's own record")
     elif event.status == "lost" and error is None:
         error = TurnError(kind="superseded", message="a later turn began without this one's end")
     elif event.status == "failed" and error is None:
@@ -731,6 +735,19 @@ def _close(turn: Turn, event: TurnClosed, now: Now) -> Step:
     )
 
 
+def _who(turn: Turn) -> str:
+    """Who cancelled it; where it was not us, the record does not tell."""
+    match turn.cancel:
+        case "deadline":
+            return "interrupted as the host's deadline passed"
+        case "interrupted":
+            return "interrupted by the host"
+        case None:
+            return "interrupted, though not by the host"
+        case _:
+            assert_never(turn.cancel)
+
+
 def _record_of(turn: Turn) -> Source:
     """What the provider's own record is, over that transport: its file, or what it said to us."""
     return "stream" if turn.transport in ("structured", "api") else "transcript"
@@ -738,6 +755,13 @@ def _record_of(turn: Turn) -> Source:
 
 def _fail_delivery(turn: Turn, event: Undeliverable, now: Now) -> Step:
     return _settle(turn, now, "failed", "delivery", error=TurnError(kind=event.kind, message=event.reason))
+
+
+def _ended(turn: Turn, exhausted: RecordExhausted, record: str) -> str:
+    who = "the host that asked the model" if turn.transport == "api" else "the CLI"
+    if exhausted.unread:
+        return f"{who} ended and its record could not be read, for as long as that was tried: {exhausted.unread}"
+    return f"{who} ended and its record {record}"
 
 
 def _lose(turn: Turn, now: Now, kind: ErrorKind, message: str) -> Step:
@@ -815,6 +839,7 @@ __all__ = [
     "MOOTS_MAX",
     "RECORD_GONE_S",
     "RECORD_RETRY_S",
+    "REQUESTS_MAX",
     "REREAD_S",
     "TURN_EDGES",
     "WITHDRAWALS_MAX",

@@ -187,7 +187,11 @@ class RecordingFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Superseded(msgspec.Struct, frozen=True, kw_only=True):
-    """The provider's own registry says that it is in another conversation; this one was read to its end."""
+    """The provider's own registry says that it is in another conversation; this one was read to its end. Or, before the
+    turn was bound, ``why`` it will never be known which record is its own.
+    """
+
+    why: str = ""
 
 
 TurnFact: TypeAlias = (

@@ -3,30 +3,33 @@
 The steps of one delivery: *ready* (the box takes text, and holds nobody's draft) -> paste -> *landed* (the box shows
 exactly our text) -> Enter, guarded by one more look in the same round trip -> *submitted*, which only the record
 proves. A step is repeated only when it is proved missing: Enter while the box still holds our text; the paste while
-the box is empty. Nothing is submitted that was not seen landed, so nothing is submitted twice. While a dialog is
+the box is empty. Nothing is submitted that was not seen landed, so nothing is submitted twice. What the CLI made of a
+paste beyond recognition is taken out of the box again, and the text is not delivered. While a dialog is
 open nothing is typed, except a host's own answer to that very dialog (:mod:`~lastword.actors.core.typing_dialogs`).
 """
 
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Literal, assert_never
 
 from lastword.actors.core.adapter import DialogOpen, NotReady, Ready, Signal, TypedText
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.likeness import perhaps
 from lastword.actors.core.typing_bounds import (
     ABSENT_S,
     ANSWER_AGAIN_S,
     BUSY_LOOK_S,
     CLEARS_MAX,
+    COMMAND_LOOK_S,
     ENTER_AGAIN_MAX_S,
     ENTER_AGAIN_S,
     ENTERS_MAX,
     HOLD_LOOK_S,
     IDLE_LOOK_S,
+    LAND_EVEN_S,
     LAND_LOOK_MAX_S,
     LAND_LOOK_S,
     LANDED_S,
@@ -90,7 +93,7 @@ class PaneCore:
         self._rules = rules
         self._epoch = epoch
         self.phase = Phase.UNOPENED
-        self.jobs: deque[Job] = deque()
+        self.jobs: list[Job] = []
         self._dialogs = Dialogs(rules, epoch)
         self._ours = Ours(rules)
         self._interrupt: TurnId | None = None
@@ -105,6 +108,9 @@ class PaneCore:
         self._enters = 0
         self._entered_at = 0.0
         self._clears = 0
+        self._first_seen = ""
+        self._changes = False
+        self._unrecognised = False
         self._held: set[str] = set()
         self._looking = 0
         self._numbers = count(1)
@@ -213,7 +219,7 @@ class PaneCore:
             return []
         signal = self._dialogs.believe(signal, now_s)
         effects = self._dialogs.see(signal)
-        effects += self._dialogs.towards_the_answer(signal, now_s)
+        effects += self._dialogs.towards_the_answer(signal, now_s, interrupting=self._interrupt is not None)
         if self._interrupt is not None:
             effects += self._try_interrupt(signal, copy_mode=copy_mode)
         match self.phase:
@@ -253,6 +259,7 @@ class PaneCore:
         self.phase = Phase.LANDING
         self._since = now_s
         self._delay = LAND_LOOK_S
+        self._first_seen, self._changes = "", False
         return self._look(fresh=True) if ok else [LookIn(HOLD_LOOK_S)]
 
     def pressed(self, press: Press, *, ok: bool, now_s: float) -> list[PaneEffect]:
@@ -281,7 +288,7 @@ class PaneCore:
             self._delay = PROOF_LOOK_S
             self._absent_since = None
         report: list[PaneEffect] = [Submitted(message_id=job.message_id, rewritten=job.typed.notes)] if first else []
-        return [*report, *self._look_sooner(PROOF_LOOK_S if job.proved_by_record else LAND_LOOK_S * 4)]
+        return [*report, *self._look_sooner(PROOF_LOOK_S if job.proved_by_record else COMMAND_LOOK_S)]
 
     # --- phases ---------------------------------------------------------------------------------------------
 
@@ -298,7 +305,7 @@ class PaneCore:
                 return [LookIn(HOLD_LOOK_S)]
             case NotReady():
                 if now_s - self._since > START_S and self.jobs:
-                    job = self.jobs.popleft()
+                    job = self.jobs.pop(0)
                     reason = f"its input box was not readable within {START_S:g} s: {signal.reason or 'no prompt seen'}"
                     failed = NotDelivered(message_id=job.message_id, kind="launch_failed", reason=reason)
                     return [failed, LookIn(HOLD_LOOK_S)]
@@ -324,10 +331,13 @@ class PaneCore:
                 self._since = now_s
                 if self.jobs[0].message_id in self._withdraw and not self._ours.shown_by(signal.draft):
                     return self._withdrawn(now_s)  # nothing of it is in the box, and Enter was never pressed
+                if self._unrecognised and (self._clears >= CLEARS_MAX or not self._ours.shown_by(signal.draft)):
+                    return self._fail("the input box showed another text than the one that was pasted", now_s)
                 if copy_mode:
                     return [*self._hold("copy_mode"), LookIn(HOLD_LOOK_S)]
                 if signal.draft and self.jobs[0].uncertain and self._rules.landed(self.jobs[0].typed, signal.draft):
                     self.phase = Phase.LANDING  # pasted by an earlier life, not submitted: go on from there
+                    self._delay = LAND_LOOK_S
                     return self._look(fresh=True)
                 if signal.draft:
                     if self._ours.shown_by(signal.draft) and self._clears < CLEARS_MAX:
@@ -419,7 +429,14 @@ class PaneCore:
                         return self._fail(f"{PASTES_MAX} pastes left the input box empty", now_s)
                     self.phase = Phase.READYING
                     return self._look()
-            case Ready():
+            case Ready(draft=draft):
+                self._first_seen = self._first_seen or draft
+                self._changes = self._changes or draft != self._first_seen
+                if waited > LANDED_S and not self._changes and not copy_mode and perhaps(draft, job.typed.rewritten):
+                    # it came in one piece with our paste, and nobody goes on typing: it is what the CLI made of ours
+                    self._unrecognised = True
+                    self._ours.remember(TypedText(text=draft, paste=draft.encode(), rewritten=draft))
+                    return self._clear(draft)
                 if waited > LANDED_S and job.message_id in self._withdraw:
                     return self._withdrawn(now_s)  # whatever stands there is not ours, and Enter was never pressed
                 if waited > LANDED_S:  # somebody types there too: theirs to finish; ours goes in when the box is empty
@@ -433,7 +450,8 @@ class PaneCore:
                     return self._fail("the input box could not be read after the paste", now_s)
             case _:
                 assert_never(signal)
-        self._delay = min(self._delay * 1.5, LAND_LOOK_MAX_S)
+        if waited >= LAND_EVEN_S:
+            self._delay = min(self._delay * 1.5, LAND_LOOK_MAX_S)
         return [LookIn(self._delay)]
 
     def _proving(self, signal: Signal, *, copy_mode: bool, now_s: float) -> list[PaneEffect]:
@@ -485,6 +503,8 @@ class PaneCore:
             return []  # first what became of that Enter: an Escape right behind it would hide it
         if isinstance(signal, NotReady) or copy_mode:
             return [LookIn(HOLD_LOOK_S)]  # the turn's own grace bounds this: it asks again, then ends the CLI
+        if self._dialogs.answering:
+            return []  # its key is out: first what becomes of that, for a CLI may read both keys as one
         self._interrupt = None
         mine = bool(self.jobs) and self.jobs[0].turn_id == turn_id and self.phase is Phase.PROVING
         if isinstance(signal, Ready) and mine:
@@ -534,12 +554,13 @@ class PaneCore:
         self._pastes = 0
         self._enters = 0
         self._clears = 0
+        self._unrecognised = False
         self._absent_since = None
         self._held.clear()
         return self._look(fresh=True)
 
     def _done(self, now_s: float) -> list[PaneEffect]:
-        job = self.jobs.popleft()
+        job = self.jobs.pop(0)
         self._withdraw.discard(job.message_id)
         self._ours.remember(job.typed)
         self.phase = Phase.IDLE

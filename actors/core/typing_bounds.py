@@ -11,8 +11,13 @@ IDLE_LOOK_S = 2.0
 person moved it to another conversation."""
 HOLD_LOOK_S = 0.25
 """Between looks while a dialog, a person's draft or copy mode holds delivery."""
-LAND_LOOK_S = 0.005
+LAND_LOOK_S = 0.008
+"""Between looks for what was pasted, evenly for :data:`LAND_EVEN_S`: a CLI on a busy machine draws it 0.1 s later, and
+a look costs 0.3 ms. After that each pause is half as long again, up to :data:`LAND_LOOK_MAX_S`."""
+LAND_EVEN_S = 0.2
 LAND_LOOK_MAX_S = 0.2
+COMMAND_LOOK_S = 0.02
+"""After the Enter of a command that no record proves: how long until the box is looked at."""
 LANDED_S = 3.0
 """After a paste: how long until a box that shows nothing proves that the paste is missing."""
 PASTES_MAX = 3

@@ -97,6 +97,11 @@ class Dialogs:
         self._answer = _Answer(token=token, dialog_id=wanted_dialog, option=option)
         return ([] if before is None else [AnswerResult(token=before.token, applied=False)]), True
 
+    @property
+    def answering(self) -> bool:
+        """Whether an answer is on its way."""
+        return self._answer is not None
+
     def not_pressed(self) -> None:
         """The guard dropped the key of the answer."""
         if self._answer is not None:
@@ -110,8 +115,8 @@ class Dialogs:
             return []
         return [AnswerResult(token=answer.token, applied=answer.pressed_s is not None)]
 
-    def towards_the_answer(self, signal: Signal, now_s: float) -> list[PaneEffect]:
-        """One seen step at a time; it is applied when the dialog is seen gone."""
+    def towards_the_answer(self, signal: Signal, now_s: float, *, interrupting: bool) -> list[PaneEffect]:
+        """One seen step at a time; it is applied when the dialog is seen gone. An interrupt overtakes it."""
         wanted = self._answer
         if wanted is None:
             return []
@@ -122,6 +127,10 @@ class Dialogs:
             return [AnswerResult(token=wanted.token, applied=wanted.pressed_s is not None)]
         if wanted.pressed_s is not None and now_s - wanted.pressed_s < ANSWER_AGAIN_S:
             return [LookIn(START_LOOK_S)]
+        if interrupting:  # no key is out that could still be taken: none follows
+            self._answer = None
+            self._answered = self._answered_by = ""
+            return [AnswerResult(token=wanted.token, applied=False)]
         stepping = wanted.stepped_s is not None and signal.cursor == wanted.stepped_from
         if stepping and wanted.stepped_s is not None and now_s - wanted.stepped_s < ANSWER_AGAIN_S:
             return [LookIn(START_LOOK_S)]  # the step is on its way: a second one would go too far

@@ -61,10 +61,11 @@ class Press(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """Report: Enter went out for this message."""
+    """Report: Enter went out for this message; ``at``: the Unix time taken just before it, where a key was pressed."""
 
     message_id: MessageId
     rewritten: tuple[str, ...]
+    at: float | None = None
 
 
 class WithdrawnReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
@@ -19,16 +18,16 @@ class Ours:
 
     def __init__(self, rules: TypingRules) -> None:
         self._rules = rules
-        self._texts: deque[TypedText] = deque(maxlen=OURS_MAX)
+        self._texts: list[TypedText] = []
 
     def extend(self, texts: Iterable[TypedText]) -> None:
         """What an earlier life left."""
-        self._texts.extend(texts)
+        self._texts = [*self._texts, *texts][-OURS_MAX:]
 
     def remember(self, typed: TypedText) -> None:
         """That text is or was in the box."""
         if typed not in self._texts:
-            self._texts.append(typed)
+            self.extend([typed])
 
     def pasted(self, typed: TypedText, times: int) -> None:
         """It was pasted so often by now: a CLI that stalled may show all of that at once."""

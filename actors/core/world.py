@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from lastword.actors.core.adapter import StdoutKind
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import LastwordError
 from lastword.actors.core.ids import SessionId
@@ -169,8 +170,12 @@ class StdioTransport(Streams, Transport, Protocol):
         cwd: str,
         env: Mapping[str, str],
         on_opened: Callable[[StdioEndpoint | LastwordError], None],
+        stdout: StdoutKind = "file",
+        exit_noted: bool = False,
     ) -> None:
-        """Start it with stdout and stderr in the stream files of that name."""
+        """Start it with stdout and stderr in the stream files of that name; ``stdout`` and ``exit_noted`` as in a
+        :class:`~lastword.actors.core.adapter.LaunchRecipe`.
+        """
         ...
 
     def keep(self, name: str, data: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import pykka
 
@@ -20,9 +20,26 @@ from lastword.actors.system.supervision import ChildFailed
 from lastword.actors.system.tracing import Hop, Record, Tracer, kind_of
 
 if TYPE_CHECKING:
+    import threading
+
     from lastword.actors.system.cell import ActorTimer
     from lastword.actors.system.clock import Clock
     from lastword.actors.system.system import ActorSystem
+
+
+class _Flag:
+    """Whether an actor stops, in the place of pykka's ``Event``, of which nobody waits: 0.1 KiB for 1.1."""
+
+    __slots__ = ("_on",)
+
+    def __init__(self) -> None:
+        self._on = False
+
+    def is_set(self) -> bool:
+        return self._on
+
+    def set(self) -> None:
+        self._on = True
 
 
 class Actor(pykka.Actor):
@@ -38,6 +55,7 @@ class Actor(pykka.Actor):
             raise UsageError("usage", f"{type(self).__name__} is made by spawn, not by itself")
         super().__init__()
         self._cell = cell
+        self.actor_stopped = self.actor_ref.actor_stopped = cast("threading.Event", _Flag())
         self.actor_urn = self.actor_ref.actor_urn = cell.ref.urn
 
     # to implement

@@ -72,8 +72,8 @@ class Mailbox:
     def __init__(self, cell: Cell, messages_max: int) -> None:
         self._cell = cell
         self._lock = threading.Lock()
-        self._user: deque[Envelope] = deque()
-        self._control: deque[Envelope] | None = None  # most actors never get one; a deque weighs 600 bytes
+        self._user: deque[Envelope] | None = None  # each lane only while something is queued: an empty deque
+        self._control: deque[Envelope] | None = None  # weighs 0.75 KiB, and most actors are idle
         self._budget = 0
         self._scheduled = True  # a new actor is about to run its start
         self._control_stop = False
@@ -90,9 +90,12 @@ class Mailbox:
         with self._lock:
             if self.closed:
                 return Offer.CLOSED
-            if len(self._user) >= (self.messages_max if waiting_max is None else waiting_max):
+            lane = self._user
+            if lane is None:
+                lane = self._user = deque()
+            if len(lane) >= (self.messages_max if waiting_max is None else waiting_max):
                 return Offer.FULL
-            self._user.append(envelope)
+            lane.append(envelope)
             if self._scheduled:
                 return Offer.TAKEN
             self._scheduled = True
@@ -105,10 +108,7 @@ class Mailbox:
         with self._lock:
             if self.closed:
                 return Offer.CLOSED
-            if control:
-                lane = self._control = self._control if self._control is not None else deque()
-            else:
-                lane = self._user
+            lane = self._lane(control=control)
             if bounded and len(lane) >= self.messages_max:
                 return Offer.FULL
             lane.append(envelope)
@@ -124,14 +124,23 @@ class Mailbox:
                 return
             if control:
                 self._control_stop = True
-                self._control = self._control if self._control is not None else deque()
-                self._control.append(envelope)
             else:
                 self._user_stop = True
-                self._user.append(envelope)
+            self._lane(control=control).append(envelope)
             wake = self._wake()
         if wake:
             self._cell.schedule()
+
+    def _lane(self, *, control: bool) -> deque[Envelope]:
+        """That lane, made where there is none. Needs the lock."""
+        lane = self._control if control else self._user
+        if lane is None:
+            lane = deque()
+            if control:
+                self._control = lane
+            else:
+                self._user = lane
+        return lane
 
     def _wake(self) -> bool:
         """Mark the actor as waiting to run; whether the caller must schedule it. Needs the lock."""
@@ -164,9 +173,10 @@ class Mailbox:
         """Take nothing more; returns what was queued, control first. Idempotent."""
         with self._lock:
             self.closed = True
-            left = [*(self._control or ()), *self._user]
-            self._user.clear()
-            self._control = None
+            left = [*(self._control or ()), *(self._user or ())]
+            if self._user is not None:
+                self._user.clear()  # whoever runs the actor may have it in hand
+            self._user = self._control = None
             return left
 
     def at_rest(self) -> bool:
@@ -175,7 +185,7 @@ class Mailbox:
 
     def waiting(self) -> int:
         """Messages queued now, both lanes."""
-        return len(self._user) + len(self._control or ())
+        return len(self._user or ()) + len(self._control or ())
 
     # from the thread that runs the actor
 
@@ -187,8 +197,11 @@ class Mailbox:
         if self._budget <= 0:
             raise SliceOverError
         self._budget -= 1
+        lane = self._control or self._user
+        if lane is None:
+            raise SliceOverError
         try:
-            envelope = self._control.popleft() if self._control else self._user.popleft()
+            envelope = lane.popleft()
         except IndexError:
             raise SliceOverError from None
         self.current = envelope
@@ -202,6 +215,7 @@ class Mailbox:
         with self._lock:
             if self._user or self._control:
                 return False
+            self._user = self._control = None
             self._scheduled = False
             return True
 

@@ -140,7 +140,9 @@ def describe(event: Event) -> str:
             why = "" if completion.error is None else f": {completion.error.kind} {completion.error.message}"
             text = f"turn {completion.turn_id} {completion.status}{why} (settled by {completion.source})"
             if completion.cli_uncertified:
-                text += f"; {completion.provider} {completion.cli_version or 'of no known version'} was never certified"
+                said = completion.cli_version or "of no known version"
+                named = said.startswith(f"{completion.provider} ")
+                text += f"; {said if named else f'{completion.provider} {said}'} was never certified"
         case events.UsageReported():
             text = f"usage: {body.input_tokens} tokens in, {body.output_tokens} out"
         case events.StallDiagnosed():

@@ -19,6 +19,7 @@ from lastword.runtime.command._rehearse import cached_cli
 from lastword.runtime.command._show import as_json, default_state, one_line, out, state_option
 
 EMULATED = "emulated: written from documents, never seen on the real CLI"
+EMULATED_SERVICE = "emulated: seen on an imitated service alone"
 PYTHON_MIN = (3, 11)
 
 
@@ -129,7 +130,7 @@ def _services() -> Iterator[Check]:
         if error is not None:
             yield msgspec.structs.replace(_bad(adapter.name, error), verdict="note")
             continue
-        found = f"{service.sdk} {version_of(service.sdk)}, over api"
+        found = f"{service.sdk} {version_of(service.sdk)}, over api; {EMULATED_SERVICE}"
         named = os.environ.get(service.model)
         remedy = "" if named else f"Name a model with model=, or set {service.model}"
         yield Check(name=adapter.name, verdict="ok", found=f"{found}, model {named or 'not named'}", remedy=remedy)

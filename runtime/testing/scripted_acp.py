@@ -20,7 +20,7 @@ busy   : ``second=cancels|fails|queues``: what a second prompt does (default ``q
 turn   : ``late=S`` an update behind the answer; ``no_response`` the prompt is never answered; ``dup_response``;
          ``garbage`` lines that are none; ``foreign`` a message of another conversation; ``odd_request`` it asks what
          nobody knows; ``stop=REASON``; ``silent`` it says nothing; ``abort_is_error`` a cancelled prompt is answered
-         with an error; ``deaf_cancel``;
+         with an error; ``deaf_cancel``; ``cancel_at_eof`` the end of its stdin cancels what runs;
          ``crash=before|mid|tool|end[:CODE]``
 """
 
@@ -175,6 +175,9 @@ class App(PipeProgram):
             self.eof = True
             for number in [key for key, answer in self.asked.items() if answer is None]:
                 self.asked[number] = {"outcome": "cancelled"}
+            if self.turn is not None and "cancel_at_eof" in self.turn.faults:
+                self.turn.stopped = True
+                self.turn.wake = 0.0
             return
         *lines, self.buffer = (self.buffer + chunk).split(b"\n")
         for line in lines:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from lastword.actors.core.typing_effects import Interrupted
 from lastword.actors.mouth import PressInterrupt
 from lastword.actors.session_cli import Cli
 from lastword.actors.stdio import StdioActor, _Heard
+from lastword.transports import structured
 from lastword.transports.providers.acp import AcpAdapter
 from lastword.transports.providers.acp_talk import AcpTalk
 from structured_kit import (
@@ -34,6 +36,11 @@ from structured_kit import (
 )
 
 Hosts = Callable[..., StdioHost]
+SCRIPTED_ACP = Path(__file__).parents[2] / "runtime" / "testing" / "scripted_acp.py"
+
+
+def scripted(*faults: str) -> tuple[str, ...]:
+    return (sys.executable, str(SCRIPTED_ACP), *(word for fault in faults for word in ("--fault", fault)))
 
 
 @pytest.mark.contract("C04")
@@ -215,6 +222,15 @@ def test_c21_an_agent_that_cannot_start_fails_what_waits_and_says_why(hosts: Hos
     assert words in done.error.message
 
 
+@pytest.mark.contract("C21")
+def test_c21_an_agent_that_closes_its_stdout_before_it_is_ready_fails_what_waits_and_that_is_said() -> None:
+    with StdioHost(("/bin/sh", "-c", "exec >&-; exec sleep 600"), provider="acp") as host:
+        done = host.session().run("[[say:x]]", deadline_s=2 * WAIT_S)
+        assert (done.status, done.error.kind if done.error else "") == ("failed", "launch_failed")
+        assert done.error is not None
+        assert "closed its stdout" in done.error.message
+
+
 def test_c21_a_conversation_that_cannot_be_resumed_is_not_begun_anew_in_silence(hosts: Hosts) -> None:
     session = hosts("no_load").session()
     assert session.run("[[say:x]]", deadline_s=WAIT_S).status == "completed"
@@ -247,6 +263,37 @@ def test_c02_an_agent_that_dies_anywhere_in_a_turn_loses_it_once(hosts: Hosts, w
     assert (done.status, done.error.kind if done.error else "") == ("lost", "provider_exited")
     assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
     assert len(completions(session)) == 3
+
+
+@pytest.mark.contract("C02")
+@pytest.mark.contract("C07")
+def test_c07_what_a_killed_agent_left_behind_calls_no_turn_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its child sees the end of its stdin and says ``cancelled``, for which nobody has asked: the turn is lost."""
+    parent = tmp_path / "parent.py"
+    parent.write_text("import subprocess, sys\nsys.exit(subprocess.call(sys.argv[1:]))\n")
+    real = structured.end_families
+
+    def once_it_is_said(*args: Any) -> Any:
+        until(lambda: host.said(b'"cancelled"'), within_s=WAIT_S)
+        return real(*args)
+
+    agent = (sys.executable, str(parent), *scripted("cancel_at_eof"))
+    with StdioHost(agent, provider="acp") as host:
+        session = host.session()
+        assert session.run("[[say:warm]]", deadline_s=WAIT_S).status == "completed"
+        ack = session.send("[[chunk:5:0.2]][[size:4000]] long")
+        seen(session, events.TurnStarted, ack.seq)
+        with monkeypatch.context() as patched:
+            patched.setattr(structured, "end_families", once_it_is_said)
+            child_of(session).send(9)
+            done = completion_of(session, ack.turn_id)
+        assert (done.status, done.error.kind if done.error else "") == ("lost", "provider_exited")
+        assert done.error is not None
+        assert done.error.native_kind == "cancelled"
+        assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
+        assert len(completions(session)) == 3
 
 
 @pytest.mark.contract("C07")

@@ -51,7 +51,9 @@ def answered(talk: AcpTalk, name: str) -> list[TalkEffect]:
 def ask(talk: AcpTalk, number: int) -> list[TalkEffect]:
     options = [{"optionId": each, "name": each, "kind": "allow_once"} for each in ("yes", "no")]
     call = {"toolCallId": f"c{number}", "title": f"tool {number}"}
-    return talk.heard(wire.request(f"{number}", wire.PERMISSION, {"toolCall": call, "options": options}))
+    return talk.heard(
+        wire.request(f"{number}", wire.PERMISSION, {"sessionId": "s", "toolCall": call, "options": options})
+    )
 
 
 def test_nothing_is_named_before_its_first_prompt_and_each_message_goes_out_once() -> None:
@@ -141,3 +143,57 @@ def test_no_line_raises() -> None:
     for line in (b"\xff", b"[]", b"{}", b"null", b'{"id":{}}', b'{"id":1,"method":"session/request_permission"}'):
         talk.heard(line)
     assert [line["id"] for line in written(talk.heard(b'{"id":7,"method":"fs/read_text_file"}'))] == [7]
+
+
+@pytest.mark.contract("C25")
+def test_c25_a_permission_of_another_conversation_is_no_dialog_of_ours() -> None:
+    talk = opened()
+    talk.deliver(job("a"))
+    asked = {"toolCall": {"toolCallId": "c"}, "options": [{"optionId": "yes", "name": "yes", "kind": "allow_once"}]}
+    for where in ({"sessionId": "other"}, {}, {"sessionId": 5}):
+        effects = talk.heard(wire.request("q", wire.PERMISSION, {**where, **asked}))
+        assert [type(each) for each in effects] == [Write]
+        assert written(effects)[0]["result"]["outcome"] == {"outcome": "cancelled"}
+
+
+@pytest.mark.contract("C25")
+def test_c25_a_request_that_comes_twice_while_it_is_open_is_answered_once() -> None:
+    talk = opened()
+    talk.deliver(job("a"))
+    (one,) = ask(talk, 1)
+    assert isinstance(one, DialogSeen)
+    assert ask(talk, 1) == []
+    effects = talk.answer("token", one.dialog_id, 1)
+    assert [line["id"] for line in written(effects)] == ["1"]
+    assert not any(isinstance(each, DialogSeen) for each in effects)
+    assert talk.answer("again", one.dialog_id, 1) == [AnswerResult(token="again", applied=False)]
+
+
+@pytest.mark.contract("C21")
+@pytest.mark.parametrize("result", [b"5", b'{"protocolVersion":"one"}', b"[]"])
+def test_c21_an_answer_to_the_handshake_that_cannot_be_read_is_given_up_at_once(result: bytes) -> None:
+    talk = AcpTalk(REQUEST)
+    (hello,) = written(talk.opened())
+    (end,) = talk.heard(b'{"jsonrpc":"2.0","id":"%s","result":%s}' % (hello["id"].encode(), result))
+    assert isinstance(end, GiveUp)
+    assert "cannot be read" in end.reason
+
+
+def test_an_old_conversation_is_open_where_the_answer_is_null() -> None:
+    request = LaunchRequest(native_session="s", cwd="/", executable=("agent",), env={}, resume=True)
+    talk = AcpTalk(request)
+    (hello,) = written(talk.opened())
+    can = {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}
+    (load,) = written(talk.heard(wire.answer(hello["id"], can)))
+    (fence,) = written(talk.heard(b'{"jsonrpc":"2.0","id":"%s","result":null}' % load["id"].encode()))
+    assert fence["method"] == wire.FENCE
+
+
+def test_a_batch_is_heard_in_its_order() -> None:
+    talk = opened()
+    talk.deliver(job("a"))
+    options = [{"optionId": "yes", "name": "yes", "kind": "allow_once"}]
+    call = {"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": options}
+    lines = [wire.request("q", wire.PERMISSION, call), wire.answer("message:a", {"stopReason": "end_turn"})]
+    effects = talk.heard(b"[" + b",".join(line.strip() for line in lines) + b"]")
+    assert [type(each) for each in effects] == [DialogSeen, DialogGone]

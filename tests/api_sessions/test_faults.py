@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import json
@@ -329,7 +330,8 @@ def test_c21_what_cannot_be_asked_is_refused_with_a_reason(hosts: Callable[..., 
     host = hosts()
     for args, options, word in (
         (("--tempo", "3"), {}, "--tempo"),
-        (("--system",), {}, "--system"),
+        (("--system",), {}, "--system has no value"),
+        (("--max-tokens",), {}, "--max-tokens has no value"),
         (("--max-tokens", "none"), {}, "--max-tokens"),
         ((), {"permission_mode": "plan"}, "permission"),
     ):
@@ -337,6 +339,11 @@ def test_c21_what_cannot_be_asked_is_refused_with_a_reason(hosts: Callable[..., 
             host.session(*args, **options)
         assert refused.value.kind == "usage"
         assert word in refused.value.reason
+    for transport, words in (("", "'' is no transport"), ("tmux", "is not driven over tmux")):
+        with pytest.raises(UsageError) as elsewhere:
+            host.session(transport=transport)
+        assert elsewhere.value.kind == "unsupported_capability"
+        assert words in elsewhere.value.reason
     host.close()
     model, key = host.env.pop(f"{host.provider.upper()}_MODEL"), host.env.pop(KEY[host.provider])
     host.open()
@@ -354,6 +361,15 @@ def test_c21_what_cannot_be_asked_is_refused_with_a_reason(hosts: Callable[..., 
     assert host.heard[-1].model == model
 
 
+async def _async(*_: object) -> str:
+    return "never awaited"
+
+
+class _Async:
+    async def __call__(self, _: object) -> str:
+        return "never awaited"
+
+
 @one_vendor
 @pytest.mark.parametrize(
     "tools",
@@ -364,8 +380,11 @@ def test_c21_what_cannot_be_asked_is_refused_with_a_reason(hosts: Callable[..., 
         [Tool(name="one", description="", call=print)] * 2,
         [Tool(name="one", description="", call=print, parameters={"type": "string"})],
         [Tool(name="one", description="", call="print")],  # type: ignore[arg-type]
+        [Tool(name="one", description="", call=_async)],
+        [Tool(name="one", description="", call=functools.partial(_async, 1))],
+        [Tool(name="one", description="", call=_Async())],
     ],
-    ids=["no list", "no tool", "bad name", "twice", "no object", "no function"],
+    ids=["no list", "no tool", "bad name", "twice", "no object", "no function", "async", "async part", "async object"],
 )
 def test_c21_what_is_no_tool_is_refused_at_the_door(provider: str, tmp_path, tools) -> None:
     from lastword import Runtime

@@ -9,12 +9,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from api_kit import ApiHost, listening
 from kit_system import until
 from lastword import Interrupt, RejectedError, events
 from lastword.actors.core.ports import Batch
+from lastword.runtime.command import doctor
+from lastword.runtime.command._progress import describe
 from lastword.runtime.command._record import recorded_end
 from structured_kit import WAIT_S, completed, completion_of, completions, of_type, on_record, seen, side_by_side
 
@@ -37,6 +40,7 @@ def test_c02_a_plain_turn_completes_from_its_record_in_the_journal(host: ApiHost
     assert done.evidence is not None
     assert done.evidence.source == f"journal:{session.snapshot().handle.native_session_id}"
     assert done.cli_version.startswith(f"{host.provider} ")
+    assert not done.cli_uncertified  # there is no CLI: that it is emulated says the documentation, not each turn
     assert [event.type for event in on_record(session)] == [
         "session_opened",
         "message_accepted",
@@ -354,6 +358,9 @@ def test_c17_a_turn_whose_host_was_killed_mid_request_is_lost_once_and_what_wait
         "lost",
         "provider_exited",
     )
+    assert one.error is not None
+    assert "the host" in one.error.message
+    assert "CLI" not in one.error.message
     assert (two.message_id, two.status, two.answer) == (told["messages"][1], "completed", "echo: second")
     assert [request.prompt for request in host.heard] == ["[[sleep:30]] slow one", "second"]
     assert session.run("third", deadline_s=WAIT_S).answer == "echo: third"
@@ -475,3 +482,22 @@ def test_c61_a_runtime_that_closes_while_the_model_answers_hangs_up(host: ApiHos
     host.close()
     host.open()
     assert completion_of(host.again(session), ack.turn_id).status == "cancelled"
+
+
+@pytest.mark.contract("C53")
+def test_c53_that_a_service_is_emulated_is_told_once_and_in_one_way(
+    host: ApiHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = host.session()
+    assert session.run("hello", deadline_s=WAIT_S).status == "completed"
+    (event,) = [event for event in on_record(session) if event.type == ENDS]
+    assert "certified" not in describe(event)
+    marked = msgspec.structs.replace(event.body.completion, cli_uncertified=True)
+    text = describe(msgspec.structs.replace(event, body=msgspec.structs.replace(event.body, completion=marked)))
+    assert f"{host.provider} {host.provider}" not in text
+    assert f"; {marked.cli_version} was never certified" in text
+    for name, value in host.env.items():
+        monkeypatch.setenv(name, value)
+    (found,) = [check.found for check in doctor._services() if check.name == host.provider]
+    assert found.startswith(marked.cli_version)
+    assert "emulated" in found

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lastword.actors.core import typing_effects as reports
 from lastword.actors.core.adapter import TypedText
-from lastword.actors.core.agent import TOOLS_AT_ONCE, Agent, AgentEffect, Ask, HangUp, Record, RunTool
+from lastword.actors.core.agent import PAUSES_MAX, TOOLS_AT_ONCE, Agent, AgentEffect, Ask, HangUp, Record, RunTool
 from lastword.actors.core.conversation import Answered, Call, Ended, Joined, Prompted, ToolEnded, told
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.outcome import TurnError
@@ -285,3 +285,18 @@ TestLoop = Loop.TestCase
 TestLoop.settings = settings(
     max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+def test_an_answer_that_is_paused_for_ever_is_asked_to_go_on_so_often_and_no_more():
+    agent = Agent()
+    number = opened(agent)
+    for _ in range(PAUSES_MAX):
+        (record,) = agent.replied(number, reply(goes_on=True), 2.0)
+        (number,) = numbers(agent.recorded(record.number, 2.0), Ask)
+    (record,) = agent.replied(number, msgspec.structs.replace(reply(goes_on=True), stop="pause_turn"), 3.0)
+    ended = record.lines[-1]
+    assert isinstance(ended, Ended)
+    assert ended.error is not None
+    assert (ended.status, ended.error.kind, ended.error.native_kind) == ("failed", "provider_error", "pause_turn")
+    assert numbers(agent.recorded(record.number, 3.0), Ask) == []
+    assert agent.turn == ""

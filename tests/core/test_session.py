@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +23,7 @@ from lastword.actors.core.facts import (
     TurnInherited,
 )
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.outcome import Evidence
 from session_model import HERE, SessionModel, new_core, somewhere, typed
 
 EXAMPLES = int(os.environ.get("LASTWORD_EXAMPLES", "500"))
@@ -412,3 +414,93 @@ def test_an_interrupt_means_the_turn_that_runs_before_the_one_that_is_delivered(
     assert session.interrupted_turn() == "minted 1"
     session.read([closed("n1")])
     assert session.interrupted_turn() == "t1"
+
+
+# --- a prompt whose text the CLI changed ------------------------------------------------------------------------
+
+
+def at(
+    stamp: float | None, text: str, native: str = "n1", taken: Literal["typed", "shell"] = "typed"
+) -> PromptRecorded:
+    evidence = Evidence(source="record", offset=0, native_at=stamp)
+    return PromptRecorded(native_turn=native, text=text, evidence=evidence, taken=taken)
+
+
+def entered(*texts: str, at: float | None = 100.0) -> core.SessionCore:
+    """A session whose messages were entered at that time."""
+    session = new_core()
+    for number, text in enumerate(texts, 1):
+        turn_id = TurnId("t1") if session.admit(run=False).starts_turn else None
+        session.accept(MessageId(f"m{number}"), typed(text), turn_id, accepted_at=99.0)
+        session.typing(MessageId(f"m{number}"))
+        session.submitted(MessageId(f"m{number}"), (), at)
+    return session
+
+
+@pytest.mark.parametrize(
+    "recorded", ["R\u00e9sum\u00e9 K b", "Re\u0301sume\u0301\n\u212ab", "Re\u0301sume\u0301 \u212a\ufe0f b"]
+)
+@pytest.mark.contract("C19")
+@pytest.mark.contract("C24")
+def test_c24_a_prompt_that_is_ours_but_for_what_a_terminal_does_to_any_text_is_ours(recorded: str) -> None:
+    session = entered("Re\u0301sume\u0301 \u212a b", at=None)
+    assert told(session.read([at(None, recorded)]))[:2] == [("Proved submitted", "m1"), ("Bound", "t1")]
+
+
+@pytest.mark.contract("C19")
+def test_c19_the_exact_text_goes_before_the_alike_one_and_another_text_is_nobodys() -> None:
+    session = entered("\u212a", "K", at=None)
+    assert ("Proved submitted", "m2") in told(session.read([at(None, "K")]))
+    assert ("Open human_terminal", "") in told(entered("Resume", at=None).read([at(None, "R\u00e9sum\u00e9")]))
+
+
+@pytest.mark.contract("C24")
+def test_c24_a_changed_text_is_known_again_out_of_the_clis_own_queue() -> None:
+    session = entered("one", "[smile] two")
+    session.read([at(100.1, "one")])
+    seen = InputQueued(text=":-) two", evidence=Evidence(source="record", offset=7, native_at=100.3))
+    assert told(session.read([seen])) == [("Proved queued", "m2")]
+    assert ("Proved submitted", "m2") in told(session.read([at(105.0, ":-) two", "n2")]))
+
+
+@pytest.mark.contract("C24")
+def test_c24_the_first_prompt_right_behind_our_enter_is_ours_where_nothing_else_can_have_made_it() -> None:
+    session = entered("[smile]")
+    effects = told(session.read([at(100.2, ":-)")]))
+    assert effects[:3] == [("Proved submitted", "m1"), ("Count", "undeclared_rewriting"), ("Bound", "t1")]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "texts", "enter", "taken"),
+    [
+        (99.9, ("[smile]",), 100.0, "typed"),
+        (100.0 + core.OUR_ENTER_S + 0.1, ("[smile]",), 100.0, "typed"),
+        (None, ("[smile]",), 100.0, "typed"),
+        (100.2, ("[smile]",), None, "typed"),
+        (100.2, ("[smile]", "more"), 100.0, "typed"),
+        (100.2, ("[smile]",), 100.0, "shell"),
+    ],
+    ids=["before our Enter", "late", "without a stamp", "of an earlier life", "two of ours", "a shell line"],
+)
+@pytest.mark.contract("C19")
+def test_c19_a_prompt_that_a_person_can_have_made_is_theirs(
+    stamp: float | None, texts: tuple[str, ...], enter: float | None, taken: Literal["typed", "shell"]
+) -> None:
+    effects = told(entered(*texts, at=enter).read([at(stamp, ":-)", taken=taken)]))
+    assert effects == [("Open human_terminal", "")]
+
+
+@pytest.mark.contract("C03")
+@pytest.mark.contract("C24")
+def test_c24_absence_behind_our_enter_is_no_proof_beside_a_prompt_that_nobody_owns() -> None:
+    session = entered("[smile]", "more")
+    session.read([at(100.2, ":-)")])
+    assert told(session.undeliverable(MessageId("m1"), "not_delivered", "nothing on record")) == [("Superseded", "t1")]
+    assert told(session.undeliverable(MessageId("m2"), "not_delivered", "")) == [("Undelivered superseded", "m2")]
+
+
+@pytest.mark.contract("C24")
+def test_c24_a_prompt_of_before_our_enter_leaves_the_proof_of_absence_whole() -> None:
+    session = entered("[smile]")
+    session.read([at(99.5, "by hand")])
+    assert told(session.undeliverable(MessageId("m1"), "not_delivered", "nothing")) == [("Undeliverable", "t1")]

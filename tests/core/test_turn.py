@@ -313,3 +313,31 @@ def test_c19_a_message_moved_into_another_turn_ends_with_that_one_and_says_so() 
     assert any(isinstance(body, events.MessageMoved) for body in bodies)
     assert turn.native_turn == "other"
     assert offered(play(turn, DONE)[1])[0].answer == "the answer"
+
+
+@pytest.mark.contract("C07")
+def test_c07_over_a_protocol_one_repeat_of_the_interrupt_is_enough() -> None:
+    turn, effects = play(msgspec.structs.replace(running(), transport="structured"), core.Cancel())
+    asked = 0
+    while not any(isinstance(effect, core.EndEndpoint) for effect in effects):
+        asked += sum(isinstance(effect, core.PressInterrupt) for effect in effects)
+        turn, effects = play(turn, core.InterruptPressed(at=T0), core.TimerFired(name="interrupt_grace"))
+    assert asked == core.REQUESTS_MAX < core.INTERRUPTS_MAX
+
+
+@pytest.mark.contract("C07")
+@pytest.mark.parametrize(
+    ("cancel", "kind", "words"),
+    [
+        (core.Cancel(reason="deadline"), "deadline", "as the host's deadline passed"),
+        (core.Cancel(), "interrupted", "interrupted by the host"),
+        (None, "interrupted", "though not by the host"),
+    ],
+)
+def test_c07_a_cancelled_turn_says_who_cancelled_it(cancel: core.Cancel | None, kind: str, words: str) -> None:
+    turn, _ = play(running(), *((cancel,) if cancel is not None else ()))
+    _, effects = play(turn, msgspec.structs.replace(DONE, status="cancelled", answer=None))
+    error = offered(effects)[0].error
+    assert error is not None
+    assert error.kind == kind
+    assert words in error.message

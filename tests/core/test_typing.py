@@ -267,6 +267,43 @@ def test_a_withdrawn_text_whose_paste_could_not_go_out_is_not_pasted_again() -> 
     assert effects == [core.WithdrawnReport(message_id=MessageId("m:first"))]
 
 
+@pytest.mark.parametrize("landing", [0.03, 0.108, 0.19])
+def test_a_paste_that_is_drawn_late_is_entered_a_look_after_it_was_drawn(landing: float) -> None:
+    pane = in_phase(Manners(landing=(landing,)), core.Phase.LANDING, "first")
+    pasted = pane.now
+    pane.run(END_S, stop=lambda: bool(pane.submitted))
+    assert pane.now - pasted - landing < 0.015
+
+
+def looks_while_landing(pane: PaneModel) -> int:
+    """How often it looks until it is in another phase."""
+    looks = 0
+    number = 0
+    while pane.core.phase is core.Phase.LANDING:
+        looks += pane.core._looking not in (0, number)
+        number = pane.core._looking or number
+        step = pane.steps
+        pane.run(END_S, stop=lambda step=step: pane.steps > step)  # type: ignore[misc]
+    return looks
+
+
+def test_a_paste_that_is_never_drawn_is_looked_for_some_dozens_of_times_and_not_more() -> None:
+    pane = in_phase(Manners(lost_pastes=1), core.Phase.LANDING, "first")
+    assert 10 < looks_while_landing(pane) < 60
+    pane.run(END_S)
+    assert pane.submitted == ["first"]
+
+
+def test_a_text_of_an_earlier_life_that_a_person_takes_away_is_looked_for_no_more_often() -> None:
+    pane = PaneModel(Manners())
+    pane.at(0.0, pane.open)
+    pane.at(0.5, lambda: pane.become(box=("first",)))
+    pane.at(1.0, lambda: pane.deliver("first", uncertain=True))
+    pane.run(END_S, stop=lambda: pane.core.phase is core.Phase.LANDING)
+    pane.become(box=())
+    assert looks_while_landing(pane) < 60
+
+
 def test_an_interrupt_presses_escape_once_and_is_moot_once_the_box_is_idle() -> None:
     pane = in_phase(Manners(proof_after=0.01, busy_for=30.0), core.Phase.PROVING, "first")
     pane.run(1.0)
@@ -386,6 +423,45 @@ def test_c25_an_answer_by_cursor_goes_one_seen_step_at_a_time() -> None:
     assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=True)]
 
 
+@pytest.mark.contract("C07")
+def test_c07_an_interrupt_drops_an_answer_whose_key_is_not_out() -> None:
+    dialog = DialogOpen(key="k", question="?", options=("yes", "no", "never"), cursor=1)
+    pane, dialog_id = with_dialog(dialog)
+    pane.answer(dialog_id, 3)
+    pane.interrupt("t1")
+    pane.run(3.0)
+    assert pane.keys == [("interrupt", ("Escape",))]
+    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=False)]
+
+
+@pytest.mark.contract("C07")
+def test_c07_an_interrupt_follows_an_answer_whose_key_is_out_once_its_dialog_is_gone() -> None:
+    pane, dialog_id = with_dialog(DialogOpen(key="k", question="?", options=("yes", "no")))
+    pane.deaf_to_answers = 1  # drawn late: the dialog is to be seen for a while yet
+    pane.answer(dialog_id, 1)
+    pane.run(1.1 + core.ANSWER_AGAIN_S / 4)
+    assert pane.keys == [("answer", ("1",))]
+    pane.interrupt("t1")
+    pane.run(1.1 + core.ANSWER_AGAIN_S / 2)
+    assert pane.keys == [("answer", ("1",))], "right behind the answer a CLI may read both keys as one"
+    pane.become(dialog=None)
+    pane.run(3.0)
+    assert pane.keys == [("answer", ("1",)), ("interrupt", ("Escape",))]
+    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=True)]
+
+
+@pytest.mark.contract("C07")
+def test_c07_an_answer_that_the_cli_did_not_take_is_not_pressed_again_before_an_interrupt() -> None:
+    pane, dialog_id = with_dialog(DialogOpen(key="k", question="?", options=("yes", "no")))
+    pane.deaf_to_answers = 1
+    pane.answer(dialog_id, 1)
+    pane.run(1.1 + core.ANSWER_AGAIN_S / 4)
+    pane.interrupt("t1")
+    pane.run(5.0)
+    assert pane.keys == [("answer", ("1",)), ("interrupt", ("Escape",))]
+    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=False)]
+
+
 @pytest.mark.contract("C25")
 def test_c25_a_dialog_that_took_the_place_of_the_answered_one_is_not_answered() -> None:
     pane, dialog_id = with_dialog(DialogOpen(key="k", question="?", options=("yes", "no")))
@@ -499,3 +575,28 @@ def test_the_end_of_the_cli_tells_what_was_in_progress_and_whether_enter_went_ou
     after = in_phase(Manners(proof_after=9.0), core.Phase.PROVING, "first")
     assert after.core.gone() == ("m:first", True)
     assert after.core.nudge() == []
+
+
+@pytest.mark.parametrize("made", ["say it pl\u00a3ase", "[Image #1]"])
+@pytest.mark.contract("C24")
+def test_c24_what_the_box_made_of_a_paste_beyond_recognition_is_taken_out_and_not_delivered(made: str) -> None:
+    pane = PaneModel(Manners(box_makes=(("say it please", made),)))
+    pane.open()
+    pane.deliver("say it please")
+    pane.deliver("next")
+    pane.run(until=60)
+    assert pane.ended == {"say it please": "not_delivered", "next": "proved"}
+    assert pane.submitted == ["next"]
+    assert pane.pastes == ["say it please", "next"], "it is not pasted again"
+
+
+@pytest.mark.contract("C24")
+def test_c24_a_draft_that_is_nothing_like_the_lost_paste_is_a_persons() -> None:
+    pane = PaneModel(Manners(lost_pastes=1, drafts=((0.02, 30.0, False),)))
+    pane.open()
+    pane.deliver("say it please")
+    pane.run(until=25)
+    assert not pane.ended
+    assert not any(what == "clear" for what, _ in pane.keys)
+    pane.run(until=60)
+    assert pane.ended == {"say it please": "proved"}

@@ -13,6 +13,7 @@ import pytest
 from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completions, kinds
 from kit_system import lastword_threads, until
 from lastword import JournalError, RejectedError, Runtime, events
+from lastword.runtime._journal import SqliteJournal
 
 SECRET = "hunter2-the-prompt-that-nobody-may-log"
 
@@ -246,3 +247,21 @@ def test_c62_the_journal_is_readable_by_its_owner_only(tmp_path):
         assert oct(rig.state.stat().st_mode & 0o777) == "0o700"
         for path in Path(rig.state).iterdir():
             assert not path.stat().st_mode & 0o077, path
+
+
+@pytest.mark.contract("C20")
+def test_c20_a_message_that_waits_when_the_runtime_ends_is_undelivered_for_that_reason(make):
+    rig = make(manual=True)
+    rig.world.on_start = lambda cli: setattr(cli, "starting", True)
+    session = rig.session()
+    session.send("first")
+    session.send("second", message_id="waits")
+    rig.runtime.close()
+    journal = SqliteJournal.open(rig.state, readonly=True)
+    try:
+        told = [event for event in journal.events(session.session_id, 0, 1000) if event.message_id == "waits"]
+    finally:
+        journal.close()
+    assert [event.body.reason for event in told if isinstance(event.body, events.MessageUndelivered)] == [
+        "runtime_closed"
+    ]

@@ -66,3 +66,47 @@ def test_c19_a_person_who_types_the_same_words_as_a_background_notification_is_k
         ("task_notification", "of the task"),
         ("host", "of the message"),
     ]
+
+
+@pytest.mark.contract("C19")
+@pytest.mark.contract("C24")
+def test_c24_a_prompt_that_the_cli_changed_beyond_recognition_is_bound_to_the_message_that_alone_can_have_made_it(make):
+    rig = make(manual=True)
+    session = rig.session()
+    cli = rig.ready(session)
+    cli.hold_records = True
+    waiting = away(session.run, "ours")
+    until(lambda: cli.turn and "message_submitted" in kinds(rig, session))
+    native = cli.turn
+    cli._kept.clear()
+    cli.hold_records = False
+    cli.write(Record(k="prompt", turn=native, text="[made of it]"))
+    cli.write(Record(k="end", turn=native, status="completed", text="the answer"))
+    done = waiting.result(WAIT_S)
+    assert (done.origin, done.status, done.answer) == ("host", "completed", "the answer")
+    assert [one.origin for one in completions(rig, session)] == ["host"]
+
+
+@pytest.mark.contract("C03")
+@pytest.mark.contract("C24")
+def test_c24_a_message_is_not_told_undelivered_while_a_prompt_of_nobodys_stands_behind_its_enter(make, clock):
+    rig = make(manual=True, clock=clock)
+    session = rig.session()
+    rig.settle()
+    cli = rig.ready(session)
+    cli.hold_records = True
+    session.send("ours")
+    clock.advance(5)
+    rig.settle()
+    assert "message_submitted" in kinds(rig, session)
+    native = cli.turn
+    cli._kept.clear()
+    cli.hold_records = False
+    clock.advance(5)
+    cli.write(Record(k="prompt", turn=native, text="[made of it]"))
+    cli.finish("for somebody")
+    clock.advance(120)
+    first, second = completed(rig, session, 2)
+    assert (first.origin, first.status) == ("human_terminal", "completed")
+    assert (second.origin, second.status, second.error.kind) == ("host", "lost", "superseded")
+    assert "[made of it]" not in second.error.message

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from host_kit import WAIT_S, away, completions
+from kit_system import until
+from lastword.actors import transcript
 from lastword.actors.core import turn as core_turn
 from lastword.actors.core.world import Missing, Unreadable
 from lastword.transports.memory import MemoryWorld
@@ -74,3 +76,33 @@ def test_c03_a_record_that_is_found_deleted_after_it_could_not_be_read_is_lost_t
     rig.world.answer = Missing()
     pass_the_time(rig, clock, core_turn.RECORD_GONE_S + 10)
     assert waiting.result(WAIT_S).status == "lost"
+
+
+def test_c03_a_record_that_cannot_be_read_of_a_cli_that_is_gone_is_waited_for_a_minute_and_told_as_unread(make, clock):
+    world = Away(manual=True, clock=clock.wall)
+    rig = make(world=world, clock=clock)
+    session = rig.session()
+    waiting = away(session.run, "go")
+    cli = rig.running(session)
+    world.answer = Unreadable(reason="EISDIR: Is a directory")
+    cli.exit(1)
+    pass_the_time(rig, clock, transcript.FINAL_READS_MAX * transcript.UNREADABLE_RETRY_S - 5)
+    assert completions(rig, session) == []
+    assert session.snapshot().waits_for.kind == "record"
+    pass_the_time(rig, clock, 20)
+    done = waiting.result(WAIT_S)
+    assert (done.status, done.error.kind, done.source) == ("lost", "provider_exited", "process_exit")
+    assert "could not be read" in done.error.message
+    assert "EISDIR" in done.error.message
+    world.answer = None
+    again = away(session.run, "next")
+    until(lambda: moved_on(rig, clock, len(world.opened) == 2))
+    until(lambda: moved_on(rig, clock, bool(rig.cli(session).turn)))
+    rig.cli(session).finish("ok")
+    pass_the_time(rig, clock, 5)
+    assert again.result(WAIT_S).answer == "ok"
+
+
+def moved_on(rig, clock, reached):
+    pass_the_time(rig, clock, 1)
+    return reached

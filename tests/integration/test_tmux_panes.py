@@ -14,6 +14,7 @@ from lastword.actors.core.errors import ProviderError, RejectedError, TransportE
 from lastword.actors.core.world import Transport
 from lastword.transports.process import pid_start
 from lastword.transports.tmux import PaneHandle, Pressed, Refused, TmuxServer, find_tmux
+from lastword.transports.tmux_find import PANE_MARK
 
 pytestmark = pytest.mark.tmux
 
@@ -84,6 +85,7 @@ def test_the_pane_is_the_program_with_its_exact_argv_cwd_and_environment(tmp_pat
         assert {k: v for k, v in meta["env"].items() if k not in by_tmux and not k.startswith("LC_")} == {
             **base,
             **extra,
+            PANE_MARK: "exact",
         }
         assert meta["env"]["TMUX_PANE"] == pane.pane_id
         assert meta["env"]["PWD"] == str(cwd)

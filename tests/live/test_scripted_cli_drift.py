@@ -7,6 +7,7 @@ lastword reads, who is whose parent, the path rule and the registry's fields.
 
 import json
 import os
+import re
 import sys
 import time
 import uuid
@@ -365,3 +366,60 @@ def test_the_scripted_cli_records_what_the_real_one_records(scenario: Callable[[
     assert set(registry) & REGISTRY_KEYS == REGISTRY_KEYS
     assert set(own_registry) & REGISTRY_KEYS == REGISTRY_KEYS
     assert own_registry["version"] == registry["version"], "another CLI version: measure again"
+
+
+ODD = {
+    "composed": "Re\u0301sume\u0301", "hangul": "\u1112\u1161\u11ab", "kelvin": "5 \u212a", "stacked": "Z\u0351\u036b\u0343\u034f\u0334a",
+    "compatible": "\uf900\ufb01\u0958", "order": "q\u0302\u0323", "heart": "\u2764\ufe0f", "keycap": "1\ufe0f\u20e3",
+    "family": "\U0001f468\u200d\U0001f4bb", "letters": "a\u200db\u200cc\ufe0fd\ufe00e\u034ff", "arabic": "\u0645\u200c\u062e\u200d",
+    "deva": "\u0915\u094d\u200d\u0937", "mongol": "\u182d\u180b\u180e", "fillers": "a\u3164b\u115fc\uffa0d", "marks": "a\u2068b\ufff9c\U0001d173d\xade",
+    "ideograph": "\u845b\U000e0100\ufe00", "math": "\u2229\ufe00", "flag": "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "number": "a\u0600b",
+    "khmer": "\u1780\u17b4", "blanks": "a\xa0b\u2800c",
+}  # fmt: skip
+ODD_TEXTS = (
+    " ".join(f"<{name}:{text}>" for name, text in ODD.items()),
+    " ".join(f"<{name}:{text}>" for name, text in ODD.items()) + " word" * 200,
+    "a\x85b\u2029c",
+    "\U0001f600" * 410,
+)
+
+
+def odd_texts(argv: list[str], stage: Rehearsal) -> list[str]:
+    """What is recorded of each: composed in the box, as it was behind a placeholder, without what nobody sees."""
+    session_id = str(uuid.uuid4())
+    told: list[str] = []
+    with Pane([*argv, "--session-id", session_id, "--permission-mode", "default"], stage.env, stage.cwd) as pane:
+        pane.ready()
+        run = Run(pane, session_id)
+        for number, text in enumerate(ODD_TEXTS, 1):
+            pane.paste(text)
+            pane.until(lambda: pane.box().strip("\u276f\xa0 \n"), "the text in the box")
+            for bound_s in (2.5, 2.5, 12.0):  # a first Enter may only take the notice of what was removed away
+                pane.keys("Enter")
+                try:
+                    pane.until(lambda: run.ends() >= number, "its end", bound_s=bound_s)  # noqa: B023
+                except AssertionError:
+                    if bound_s > 10:
+                        raise
+                else:
+                    break
+            pane.until(lambda: pane.status == "idle", "idle")
+        for record in pane.records(session_id):
+            content = record["message"]["content"] if record["type"] == "user" and not record.get("isMeta") else None
+            if isinstance(content, str):
+                told.append(re.sub(r'id="\w+"', 'id="x"', content))
+    return told
+
+
+def words(text: str) -> list[str]:
+    return ascii(text).split(" ")
+
+
+def test_the_scripted_cli_makes_of_odd_texts_what_the_real_one_makes(stage: Rehearsal) -> None:
+    real = odd_texts([CLAUDE], stage)
+    imitated = odd_texts([sys.executable, str(SCRIPTED_CLI)], stage)
+    assert len(real) == len(ODD_TEXTS)
+    pairs = [
+        pair for own, model in zip(imitated, real, strict=True) for pair in zip(words(own), words(model), strict=True)
+    ]
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []

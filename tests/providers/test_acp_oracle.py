@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lastword.actors.core.facts import AssistantSaid, Fact, PromptRecorded, ToolFinished, ToolStarted, TurnClosed
+from lastword.actors.core.talk import EXITED
 from lastword.transports.providers import acp_wire as wire
 from lastword.transports.providers.acp_oracle import AcpOracle, rpc_error
 
@@ -180,3 +181,71 @@ def test_hostile_lines_raise_nothing_and_close_nothing() -> None:
     facts = read([prompt("a", "x")], lines)
     assert closed(facts) == []
     assert [f for f in facts if isinstance(f, (PromptRecorded, AssistantSaid))] == []
+
+
+@pytest.mark.contract("C02")
+@pytest.mark.parametrize(
+    ("line", "status", "words"),
+    [
+        (b'{"jsonrpc":"2.0","id":"a","error":"just text"}', "failed", "just text"),
+        (b'{"jsonrpc":"2.0","id":"a","error":["x",1]}', "failed", '["x",1]'),
+        (b'{"jsonrpc":"2.0","id":"a","error":{"code":"E1","message":{"deep":"words"}}}', "failed", "words"),
+        (b'{"jsonrpc":"2.0","id":"a","error":{"reason":"no message here"}}', "failed", "no message here"),
+        (b'{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":null,"data":NaN}}', "failed", ""),
+        (b'{"jsonrpc":"2.0","id":"a","method":null,"result":{"stopReason":"end_turn"}}', "completed", ""),
+        (b'{"jsonrpc":"2.0","id":"a","result":{"stopReason":"end_turn","score":NaN}}', "completed", ""),
+        (b'{"jsonrpc":"2.0","id":"a","result":{"stopReason":"end_turn","_meta":"a\tb\xff"}}', "completed", ""),
+        (b'{"jsonrpc":"2.0","id":"a","result":{"stopReason":7}}', "failed", "7"),
+        (b'{"jsonrpc":"2.0","id":"a","result":[1]}', "failed", "no stopReason"),
+        (b'{"jsonrpc":"2.0","id":"a"}', "failed", "no stopReason"),
+        (b'[{"jsonrpc":"2.0","id":"a","result":{"stopReason":"end_turn"}}]', "completed", ""),
+        (b'[5,{"jsonrpc":"2.0","id":"z"},{"id":"a","error":"batched"},{}]', "failed", "batched"),
+    ],
+)
+def test_c02_an_answer_to_our_prompt_settles_it_whatever_its_shape(line: bytes, status: str, words: str) -> None:
+    facts = read([prompt("a", "x")], [line + b"\n"])
+    (end,) = [fact for fact in facts if isinstance(fact, TurnClosed)]
+    assert (end.native_turn, end.status) == ("a", status)
+    assert words in (end.error.message if end.error is not None else "")
+
+
+def test_a_batch_is_read_in_its_order() -> None:
+    lines = b",".join(line.strip() for line in (said("in "), said("a batch"), done("a"), said("late")))
+    assert closed(read([prompt("a", "x")], [b"[" + lines + b"]\n"])) == [("a", "completed", "in a batch")]
+
+
+@pytest.mark.contract("C04")
+def test_c04_a_text_or_a_permission_that_names_no_conversation_or_another_one_is_none_of_the_turns() -> None:
+    unnamed = wire.notification(
+        wire.UPDATE,
+        {"update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "unnamed"}}},
+    )
+    foreign = update("other", sessionUpdate="agent_message_chunk", content={"type": "text", "text": "foreign"})
+    call = {"toolCall": {"toolCallId": "c9", "title": "x"}, "options": []}
+    asked = [wire.request("p", wire.PERMISSION, {**where, **call}) for where in ({}, {"sessionId": "other"})]
+    facts = read([prompt("a", "x")], [unnamed, said("mine"), foreign, *asked, done("a")])
+    assert closed(facts) == [("a", "completed", "mine")]
+    assert [fact for fact in facts if isinstance(fact, ToolStarted)] == []
+
+
+def exited(heard: list[bytes]) -> bytes:
+    return wire.notification(EXITED, {"heard": len(b"".join(heard))})
+
+
+@pytest.mark.contract("C07")
+def test_c07_a_cancellation_that_nobody_asked_for_behind_the_agents_death_is_its_loss() -> None:
+    before = [said("half")]
+    word = done("a", "cancelled")
+    (lost,) = [f for f in read([prompt("a", "x"), exited(before)], [*before, word]) if isinstance(f, TurnClosed)]
+    assert (lost.status, lost.error.kind if lost.error else "") == ("lost", "provider_exited")
+    assert lost.error is not None
+    assert lost.error.native_kind == "cancelled"
+    cancel = wire.notification(wire.CANCEL, {"sessionId": "s"})
+    for sent, heard in (
+        ([prompt("a", "x"), exited([*before, word])], [*before, word]),  # said before it died
+        ([prompt("a", "x"), cancel, exited(before)], [*before, word]),  # asked for
+        ([prompt("a", "x")], [*before, word]),  # it lives
+    ):
+        assert closed(read(sent, heard)) == [("a", "cancelled", None)]
+    finished = read([prompt("a", "x"), exited(before)], [*before, done("a")])
+    assert closed(finished) == [("a", "completed", "half")]

@@ -147,6 +147,11 @@ def test_c03_what_a_failure_means(failure, kind):
     [
         ({"retry-after": "12.5"}, 112.5),
         ({"retry-after-ms": "250", "retry-after": "1"}, 100.25),
+        ({"retry-after": "Thu, 01 Jan 1970 00:05:00 GMT"}, 300.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:01 GMT"}, 100.0),
+        ({"retry-after": "-7"}, 100.0),
+        ({"retry-after": "inf"}, None),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1970-01-01T00:00:30Z"}, 100.0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m1.5s"}, 461.5),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "120ms"}, 100.12),
         ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "1h"}, None),

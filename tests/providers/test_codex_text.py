@@ -90,3 +90,13 @@ def test_c24_what_would_be_lost_or_executed_is_refused_before_a_key_is_pressed(t
     refused = escape(text)
     assert isinstance(refused, Refused)
     assert refused.reason
+
+
+@pytest.mark.parametrize("text", ["a\u2028b", "a\u2029b"])
+@pytest.mark.contract("C24")
+def test_c24_a_separator_that_the_box_draws_wrong_is_typed_behind_a_placeholder(text: str) -> None:
+    typed = escape(text)
+    assert isinstance(typed, TypedText)
+    assert landed(typed, "[Pasted Content 1001 chars]")
+    assert matches(typed, text)
+    assert isinstance(escape("a\x85b"), Refused), "it is not recorded"

@@ -408,3 +408,36 @@ def test_a_folder_that_was_moved_away_is_no_longer_the_one_that_was_looked_throu
     (tmp_path / "elsewhere").rename(tmp_path / "state")
     commit(journal, saying(start=1))
     journal.close()
+
+
+@pytest.mark.parametrize("name", ["journal.db", "journal.lock", "journal.db-wal", "journal.db-shm"])
+def test_c62_a_file_of_the_journal_that_is_a_link_is_refused_and_where_it_leads_nothing_is_made(tmp_path, name):
+    folder, elsewhere = tmp_path / "state", tmp_path / "elsewhere"
+    folder.mkdir(mode=0o700)
+    elsewhere.mkdir(mode=0o700)
+    (folder / name).symlink_to(elsewhere / "file")
+    error = refusal(folder)
+    assert error.kind == "journal_unsafe"
+    assert name in error.reason
+    assert "symbolic link" in error.reason
+    assert list(elsewhere.iterdir()) == []
+    (folder / name).unlink()
+    SqliteJournal.open(folder).close()
+
+
+def test_c21_a_state_folder_that_is_a_link_to_nowhere_is_told_as_that(tmp_path):
+    (tmp_path / "state").symlink_to(tmp_path / "gone")
+    error = refusal(tmp_path / "state")
+    assert error.kind == "journal_unwritable"
+    assert "a link to a place that does not exist" in error.reason
+
+
+def test_c21_chmod_is_advised_only_where_the_folder_is_ones_own(tmp_path, monkeypatch):
+    folder = tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert "chmod 700" in refusal(folder).remedy
+    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    error = refusal(folder)
+    assert error.kind == "journal_unsafe"
+    assert error.remedy == "Choose a state folder of your own."

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 import re
 
-from lastword.actors.core.adapter import Capability, LaunchRecipe, LaunchRequest, Refused, SourceSpec, TypedText
+from lastword.actors.core.adapter import (
+    Capability,
+    LaunchRecipe,
+    LaunchRequest,
+    Refused,
+    SourceSpec,
+    StdoutKind,
+    TypedText,
+)
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.ids import MessageId
 from lastword.transports.providers.acp_oracle import AcpOracle
@@ -34,6 +42,8 @@ class AcpAdapter:
         model_option: of its command line; without one the model is chosen over the protocol.
         load_after_s: an old conversation is loaded no sooner after the last start of a process of it: Gemini CLI names
             the file of a conversation by the minute, and one that is loaded in the minute of its making is overwritten.
+        stdout: a pipe, as whoever writes an agent expects (those on the ``agent-client-protocol`` package take nothing
+            else); ``"file"`` for one that is known to write to a file, and costs no process beside it.
     """
 
     transport: TransportName = "structured"
@@ -52,6 +62,7 @@ class AcpAdapter:
         live_input: LiveInput = "unknown",
         model_option: str = "",
         load_after_s: float = 0.0,
+        stdout: StdoutKind = "pipe",
     ) -> None:
         self.name = name
         self.executables = executables
@@ -60,6 +71,7 @@ class AcpAdapter:
         self._words = words
         self._model_option = model_option
         self._load_after_s = load_after_s
+        self._stdout: StdoutKind = stdout
 
     def new_native_session(self, entropy: bytes) -> str:  # noqa: ARG002
         """The agent names it."""
@@ -74,7 +86,9 @@ class AcpAdapter:
         """The agent, speaking the protocol."""
         model = (self._model_option, request.model) if self._model_option and request.model else ()
         argv = (*request.executable, *self._words, *model, *request.extra_args)
-        return LaunchRecipe(argv=argv, env={}, native_session=request.native_session)
+        return LaunchRecipe(
+            argv=argv, env={}, native_session=request.native_session, stdout=self._stdout, exit_noted=True
+        )
 
     def transcript(self, request: LaunchRequest) -> SourceSpec | None:  # noqa: ARG002
         """The protocol does not tell where the agent keeps it."""
@@ -123,6 +137,7 @@ GEMINI = AcpAdapter(
     live_input="cancels",
     model_option="--model",
     load_after_s=75.0,
+    stdout="file",
 )
 QWEN = AcpAdapter(
     name="qwen",
@@ -131,6 +146,7 @@ QWEN = AcpAdapter(
     certified_versions=("0.24.4",),
     live_input="fails",
     model_option="--model",
+    stdout="file",
 )
 OPENCODE = AcpAdapter(
     name="opencode",
@@ -138,6 +154,7 @@ OPENCODE = AcpAdapter(
     words=("acp",),
     certified_versions=("1.18.33",),
     live_input="queues",
+    stdout="file",
 )
 ANY = AcpAdapter()
 

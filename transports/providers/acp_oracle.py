@@ -8,6 +8,9 @@ no update ever ends a turn. An update between two turns is late and is counted; 
 
 The answer is the agent's last message: its text since the last tool call.
 
+A ``cancelled`` that nobody asked for, said behind the death of the process that was started, is no cancellation: it is
+what that process left behind, which saw the end of its stdin (Qwen Code's launcher and its child). That turn is lost.
+
 Source: protocol version 1; Gemini CLI 0.61.0, Qwen Code 0.24.4, opencode 1.18.33.
 """
 
@@ -31,12 +34,18 @@ from lastword.actors.core.facts import (
     UnknownRecord,
 )
 from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
+from lastword.actors.core.talk import EXITED
 from lastword.actors.core.transcript import LineFramer
 from lastword.transports.providers import acp_wire as wire
 from lastword.transports.providers import decoding
 from lastword.transports.providers.line_oracle import cut, turn_error
 
 SENT_ENDING = ".sent.jsonl"
+LEFT = TurnError(
+    kind="provider_exited",
+    message="the agent's process is gone, and what it left behind said 'cancelled', for which nobody had asked",
+    native_kind="cancelled",
+)
 NAMES_MAX = 4096
 """Messages and tool calls of turns that are over, by which what comes late is known."""
 _CONTENT = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"})
@@ -49,6 +58,7 @@ _ASKED = decoding.Decoder(wire.PermissionParams)
 _PROMPT = decoding.Decoder(wire.PromptParams)
 _PROMPTED = decoding.Decoder(wire.Prompted)
 _INITIALIZED = decoding.Decoder(wire.Initialized)
+_EXITED = decoding.Decoder(wire.Exited)
 
 
 class _Tool(msgspec.Struct, kw_only=True):
@@ -90,6 +100,8 @@ class AcpOracle:
         self._over: dict[str, None] = {}
         """Names of messages and tool calls of turns that are over."""
         self._answered: deque[str] = deque(maxlen=64)
+        self._exited_at: int | None = None
+        """So much had been said when the process was gone."""
 
     @property
     def quiescent(self) -> bool:
@@ -128,18 +140,26 @@ class AcpOracle:
 
     def _line(self, data: bytes, evidence: Evidence) -> None:
         try:
-            said = wire.read(data)
-            if evidence.source.endswith(SENT_ENDING):
-                self._sent(said)
-            elif said.method:
-                self._told(said, evidence)
-            elif isinstance(said.id, str) and said.id in self._open:
-                self._answer(said.id, said, msgspec.structs.replace(evidence, native_id=said.id))
-            else:
-                late = isinstance(said.id, str) and said.id in self._answered
-                self._unknown("late_terminal" if late else "answer_to_nothing", evidence)
+            objects = wire.read(data)
         except wire.UNREADABLE:
             self._unknown("unreadable", evidence)
+            return
+        for said in objects:
+            try:
+                self._object(said, evidence)
+            except wire.UNREADABLE:
+                self._unknown("unreadable", evidence)
+
+    def _object(self, said: wire.Rpc, evidence: Evidence) -> None:
+        if evidence.source.endswith(SENT_ENDING):
+            self._sent(said)
+        elif said.method:
+            self._told(said, evidence)
+        elif isinstance(said.id, str) and said.id in self._open:
+            self._answer(said.id, said, msgspec.structs.replace(evidence, native_id=said.id))
+        else:
+            late = isinstance(said.id, str) and said.id in self._answered
+            self._unknown("late_terminal" if late else "answer_to_nothing", evidence)
 
     # --- what we sent -----------------------------------------------------------------------------------------------
 
@@ -148,6 +168,8 @@ class AcpOracle:
             prompt = next(reversed(self._open.values()), None)
             if prompt is not None:
                 prompt.cancelled = True
+        elif said.method == EXITED:
+            self._exited_at = _EXITED.decode(said.params).heard
         elif said.method and isinstance(said.id, str):
             text = ""
             if said.method == wire.PROMPT:
@@ -176,7 +198,8 @@ class AcpOracle:
             self._unknown(f"method:{said.method[:40]}", evidence)
 
     def _is_ours(self, session: str) -> bool:
-        return not session or not self._native_session or session == self._native_session
+        """No prompt was sent before the conversation had a name: what bears none is nobody's."""
+        return not self._native_session or session == self._native_session
 
     def _update(self, key: str, turn: _Request | None, params: wire.UpdateParams, evidence: Evidence) -> None:
         update, kind = params.update, params.update.session_update
@@ -290,7 +313,8 @@ class AcpOracle:
                 return TurnClosed(native_turn=key, status="cancelled", evidence=evidence)
             return TurnClosed(native_turn=key, status="failed", evidence=evidence, error=rpc_error(said.error))
         try:
-            reason = _PROMPTED.decode(said.result).stop_reason
+            told = _PROMPTED.decode(said.result).stop_reason
+            reason = wire.as_text(told) if told is not None else ""
         except wire.UNREADABLE:
             reason = ""
         match reason:
@@ -298,6 +322,10 @@ class AcpOracle:
                 return TurnClosed(native_turn=key, status="cancelled", evidence=evidence)  # stopped before it began
             case "end_turn":
                 return TurnClosed(native_turn=key, status="completed", evidence=evidence, answer=answer)
+            case "cancelled" if (
+                not turn.cancelled and self._exited_at is not None and evidence.offset >= self._exited_at
+            ):
+                return TurnClosed(native_turn=key, status="lost", evidence=evidence, error=LEFT)
             case "cancelled":
                 return TurnClosed(native_turn=key, status="cancelled", evidence=evidence)
             case "refusal":
@@ -335,7 +363,9 @@ def rpc_error(error: wire.RpcError) -> TurnError:
             status = int(next(group for group in found.groups() if group))
     kind: ErrorKind | None = "authentication" if error.code == wire.AUTH_REQUIRED else None
     word = data.get("errorName")
-    return turn_error(message, kind=kind, word=word if isinstance(word, str) else str(error.code), status=status)
+    if not isinstance(word, str):
+        word = str(error.code) if error.code else ""
+    return turn_error(message, kind=kind, word=word, status=status)
 
 
 __all__ = ["AcpOracle", "rpc_error"]

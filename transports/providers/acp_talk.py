@@ -18,6 +18,8 @@ from collections import deque
 from itertools import count
 from typing import Any, Literal
 
+import msgspec
+
 from lastword.actors.core.adapter import DialogOpen, LaunchRequest
 from lastword.actors.core.bounded import forget_oldest
 from lastword.actors.core.ids import MessageId, TurnId
@@ -179,17 +181,22 @@ class AcpTalk:
 
     def heard(self, line: bytes) -> list[TalkEffect]:
         """As :class:`~lastword.actors.core.talk.Talk`."""
+        effects: list[TalkEffect] = []
         try:
-            said = wire.read(line)
-            if said.method and said.id is None:
-                return []  # a notification: the oracle reads it
-            if said.method == wire.PERMISSION:
-                return self._permission(said)
-            if said.method:
-                return [Write(data=wire.refusal(said.id, said.method))]
-            return self._answered(said)
+            for said in wire.read(line):
+                effects += self._heard(said)
         except wire.UNREADABLE:
-            return []  # the oracle counts it
+            pass  # the oracle counts it
+        return effects
+
+    def _heard(self, said: wire.Rpc) -> list[TalkEffect]:
+        if said.method and said.id is None:
+            return []  # a notification: the oracle reads it
+        if said.method == wire.PERMISSION:
+            return self._permission(said)
+        if said.method:
+            return [Write(data=wire.refusal(said.id, said.method))]
+        return self._answered(said)
 
     def _answered(self, said: wire.Rpc) -> list[TalkEffect]:
         running = self._running
@@ -201,17 +208,24 @@ class AcpTalk:
             return []
         if said.error is not None and method != wire.FENCE:
             return [GiveUp(reason=_refused(method, said.error))]
+        try:
+            return self._set_up(method, said)
+        except wire.UNREADABLE:
+            return [GiveUp(reason=f"the agent's answer to {method} cannot be read: {bytes(said.result)[:200]!r}")]
+
+    def _set_up(self, method: str, said: wire.Rpc) -> list[TalkEffect]:
+        """The answer to a request of the handshake."""
         match method:
             case wire.INITIALIZE:
                 return self._initialized(_INITIALIZED.decode(said.result))
             case wire.NEW:
-                opened = _OPENED.decode(said.result)
+                opened = _opened(said.result)
                 self._session = opened.session_id
                 if not self._session:
                     return [GiveUp(reason="the agent gave its conversation no name")]
                 return self._chosen_model(opened)
             case wire.LOAD | wire.RESUME:
-                return self._chosen_model(_OPENED.decode(said.result))
+                return self._chosen_model(_opened(said.result))
             case _:
                 pass
         return self._next()
@@ -265,11 +279,20 @@ class AcpTalk:
     # --- dialogs ----------------------------------------------------------------------------------------------------
 
     def _permission(self, said: wire.Rpc) -> list[TalkEffect]:
-        asked = _ASKED.decode(said.params)
-        if self._running is None or not asked.options:
+        if self._questions.holds(said.id):
+            return []  # one answer is all that this id can have, and it is the first one's
+        try:
+            asked = _ASKED.decode(said.params)
+        except wire.UNREADABLE:
+            asked = wire.PermissionParams()
+        if self._running is None or asked.session_id != self._session or not asked.options:
             cancelled = {"outcome": {"outcome": "cancelled"}}
             return [Write(data=wire.answer(said.id, cancelled))]  # of no turn of ours, or not to be answered
         return self._questions.ask(_question(said.id, asked))
+
+
+def _opened(result: msgspec.Raw) -> wire.SessionOpened:
+    return wire.SessionOpened() if bytes(result) == b"null" else _OPENED.decode(result)
 
 
 def _question(request_id: Any, asked: wire.PermissionParams) -> Question:

@@ -1,8 +1,10 @@
 """The Agent Client Protocol as it stands on a line: what is read of it, and how a line is written. Pure.
 
-JSON-RPC 2.0, one object a line. The names are those of the protocol's schema, version 1; a test holds every line that
-is written here against the models of the ``agent-client-protocol`` package, which costs half a second to import and is
-therefore no part of a running host. What is read is read leniently: unknown members and kinds are free.
+JSON-RPC 2.0, one object a line, or a batch of them. The names are those of the protocol's schema, version 1; a test
+holds every line that is written here against the models of the ``agent-client-protocol`` package, which costs half a
+second to import and is therefore no part of a running host. What is read is read leniently: unknown members and kinds
+are free, an error may have any shape, and what is nearly JSON (``NaN``, a raw control character) is read as what was
+meant: an answer that is not read leaves its turn without an end.
 """
 
 from __future__ import annotations
@@ -44,13 +46,23 @@ class RpcError(msgspec.Struct, frozen=True):
 
 
 class Rpc(msgspec.Struct, frozen=True):
-    """One line: a request (method and id), a notification (method) or a response (id)."""
+    """One object: a request (method and id), a notification (method) or a response (id)."""
 
     id: Any = None
     method: str = ""
     params: msgspec.Raw = msgspec.Raw(b"{}")
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: RpcError | None = None
+
+
+class _AnyRpc(msgspec.Struct, frozen=True):
+    """The same, as whatever it holds."""
+
+    id: Any = None
+    method: Any = ""
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: Any = None
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -153,15 +165,64 @@ class SessionOpened(msgspec.Struct, frozen=True, rename="camel"):
 class Prompted(msgspec.Struct, frozen=True, rename="camel"):
     """The answer to a prompt."""
 
-    stop_reason: str = ""
+    stop_reason: Any = ""
 
 
-_RPC = decoding.Decoder(Rpc)
+class Exited(msgspec.Struct, frozen=True):
+    """Of our own note (:data:`~lastword.actors.core.talk.EXITED`)."""
+
+    heard: int = 0
 
 
-def read(line: bytes) -> Rpc:
-    """One line. Raises any of :data:`UNREADABLE`."""
-    return _RPC.decode(line)
+_RPC = decoding.Decoder(_AnyRpc)
+_BATCH = decoding.Decoder(list[msgspec.Raw])
+
+
+def read(line: bytes) -> list[Rpc]:
+    """What stands on a line, in order; of a batch, what of it is an object. Raises any of :data:`UNREADABLE` where that
+    is nothing.
+    """
+    try:
+        return _read(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        meant = decoding.meant(line)
+    return _read(meant)
+
+
+def _read(line: bytes) -> list[Rpc]:
+    try:
+        return [_rpc(_RPC.decode(line))]
+    except msgspec.ValidationError:
+        batch = _BATCH.decode(line)
+    found: list[Rpc] = []
+    for each in batch:
+        try:
+            found.append(_rpc(_RPC.decode(each)))
+        except UNREADABLE:
+            continue
+    if not found:
+        raise ValueError("a batch of nothing")
+    return found
+
+
+def _rpc(said: _AnyRpc) -> Rpc:
+    method = said.method if isinstance(said.method, str) else ""
+    return Rpc(said.id, method, said.params, said.result, _error(said.error))
+
+
+def _error(told: Any) -> RpcError | None:
+    if told is None:
+        return None
+    if not isinstance(told, dict):
+        return RpcError(0, as_text(told))
+    code, message = told.get("code"), told.get("message")
+    return RpcError(
+        code if isinstance(code, int) and not isinstance(code, bool) else 0,
+        as_text(told if message is None and told else message or ""),
+        told.get("data"),
+    )
 
 
 def request(number: str, method: str, params: dict[str, Any]) -> bytes:

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from lastword.actors.core.adapter import LaunchRequest
-from lastword.actors.core.conversation import Call, Human, Line, Model, Note, Piece, Result, told
+from lastword.actors.core.conversation import Human, Line, Model, Note, Piece, Result, told
 from lastword.actors.core.outcome import TurnError
 from lastword.actors.core.service import Reply, Service
 from lastword.actors.core.tools import Tool
-from lastword.transports.providers.api_adapter import ApiBase, cut_off
+from lastword.transports.providers.api_adapter import ApiBase, cut_off, unknown_end
+from lastword.transports.providers.api_kept import CallIds, KeptCalls
 from lastword.transports.providers.decoding import Decoder
 
 MAX_TOKENS = 16_000
@@ -47,14 +48,20 @@ _MESSAGE = Decoder(_Message)
 
 class _Block(msgspec.Struct):
     type: str
-    text: str = ""
+    text: str | None = ""
+    citations: list[Any] | None = None
     id: str = ""
     name: str = ""
     input: msgspec.Raw = msgspec.Raw(b"{}")
+    arguments: str | None = None
+    """As the model wrote them (``api_anthropic``); None: nothing but ``input`` is there."""
 
 
-_BLOCKS = Decoder(list[_Block])
+_BLOCK = Decoder(_Block)
+_RAWS = Decoder(list[msgspec.Raw])
 _CONTENT = Decoder(list[Any])
+_ANY = Decoder(dict[str, Any])
+_THOUGHTS = ("thinking", "redacted_thinking")
 
 
 class AnthropicAdapter(ApiBase):
@@ -88,18 +95,27 @@ class AnthropicAdapter(ApiBase):
     def reply(self, body: bytes) -> Reply:
         """What an answer says."""
         message = _MESSAGE.decode(body)
-        blocks = _BLOCKS.decode(message.content)
-        calls = tuple(
-            Call(id=block.id, name=block.name, arguments=bytes(block.input).decode())
-            for block in blocks
-            if block.type == "tool_use"
-        )
+        calls = KeptCalls(plain_ids=True)
+        kept: list[dict[str, Any]] = []
+        texts: list[str] = []
+        for raw in _RAWS.decode(message.content):
+            block = _BLOCK.decode(raw)
+            match block.type:
+                case "text":
+                    texts.append(block.text or "")
+                    kept += _text(block)
+                case "tool_use":
+                    kept.append(_use(block, calls))
+                case _:
+                    kept.append(_ANY.decode(raw))
+        while kept and kept[-1]["type"] in _THOUGHTS:
+            kept.pop()  # an answer that ends so is refused
         stop = message.stop_reason
         return Reply(
             response=message.id,
-            content=message.content if blocks else msgspec.Raw(b"null"),
-            text="".join(block.text for block in blocks if block.type == "text"),
-            calls=calls,
+            content=msgspec.Raw(msgspec.json.encode(kept)) if kept else msgspec.Raw(b"null"),
+            text="".join(texts),
+            calls=tuple(calls.calls),
             goes_on=stop == "pause_turn",
             error=_fault(stop),
             model=message.model,
@@ -107,6 +123,20 @@ class AnthropicAdapter(ApiBase):
             input_tokens=message.usage.read,
             output_tokens=message.usage.output_tokens or 0,
         )
+
+
+def _text(block: _Block) -> list[dict[str, Any]]:
+    """A blank text cannot be told again."""
+    if not block.text or not block.text.strip():
+        return []
+    kept = {"type": "text", "text": block.text}
+    return [{**kept, "citations": block.citations} if block.citations else kept]
+
+
+def _use(block: _Block, calls: KeptCalls) -> dict[str, Any]:
+    written = bytes(block.input).decode() if block.arguments is None else block.arguments
+    call_id, name, arguments = calls.keep(block.id, block.name, written)
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments or {}}
 
 
 def _fault(stop: str) -> TurnError | None:
@@ -117,13 +147,16 @@ def _fault(stop: str) -> TurnError | None:
             return cut_off(stop, "overflow")
         case "refusal":
             return cut_off(stop, "refused")
-        case _:
+        case "end_turn" | "stop_sequence" | "tool_use" | "pause_turn":
             return None
+        case _:
+            return unknown_end(stop)
 
 
 def messages(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     """The conversation in the API's own form: the host's and the model's turns alternate."""
     found: list[dict[str, Any]] = []
+    ids = CallIds()
 
     def say(role: str, blocks: list[Any]) -> None:
         if found and found[-1]["role"] == role:
@@ -136,13 +169,20 @@ def messages(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
             case Human(text=text):
                 say("user", [{"type": "text", "text": text}])
             case Result():
-                result = {"type": "tool_result", "tool_use_id": piece.call, "content": piece.text}
+                result = {"type": "tool_result", "tool_use_id": ids.result(piece.call), "content": piece.text}
                 say("user", [{**result, "is_error": True} if piece.failed else result])
             case Model(content=content):
-                say("assistant", _CONTENT.decode(content))
+                blocks = _CONTENT.decode(content)
+                say(
+                    "assistant", [_called(block, ids) if block.get("type") == "tool_use" else block for block in blocks]
+                )
             case Note(text=text):
                 say("assistant", [{"type": "text", "text": text}])
     return found
+
+
+def _called(block: dict[str, Any], ids: CallIds) -> dict[str, Any]:
+    return {**block, "id": ids.call(block["id"])}
 
 
 __all__ = ["AnthropicAdapter", "messages"]

@@ -6,8 +6,11 @@ environment variable. Pure data and functions.
 
 from __future__ import annotations
 
+import math
 import re
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Literal
 
 import msgspec
@@ -138,7 +141,9 @@ class ApiBase:
         words = list(request.extra_args)
         while words:
             word = words.pop(0)
-            if word not in ("--system", "--max-tokens") or not words:
+            if word in ("--system", "--max-tokens") and not words:
+                return Options(fault=f"{word} has no value behind it")
+            if word not in ("--system", "--max-tokens"):
                 return Options(fault=f"{self.name} takes the args --system TEXT and --max-tokens N, not {word!r}")
             given[word] = words.pop(0)
         tokens = given.get("--max-tokens", "0")
@@ -176,18 +181,41 @@ def resets_at(failure: Failure) -> float | None:
     what is used up.
     """
     headers = failure.headers
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return failure.at + float(headers[name]) * unit
-        except (KeyError, ValueError):
-            continue
+    if (wait_s := retry_after_s(headers, failure.at)) is not None:
+        return failure.at + wait_s
     found = [
         at
         for name, value in headers.items()
         if name.endswith("-remaining") or "-remaining-" in name
         if value.strip() == "0" and (at := _reset(headers.get(name.replace("remaining", "reset"), ""), failure.at))
     ]
-    return max(found, default=None)
+    return max((failure.at, *found)) if found else None
+
+
+def retry_after_s(headers: Mapping[str, str], at: float) -> float | None:
+    """How long from then on the service wants to be left alone, where it says so in seconds or by a date; never less
+    than 0.
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            if (until := _date(value)) is None:
+                continue
+            seconds = until - at
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+    return None
+
+
+def _date(value: str) -> float | None:
+    """An HTTP date, as Unix seconds."""
+    try:
+        date = parsedate_to_datetime(value)
+        return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
 
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -217,4 +245,9 @@ def cut_off(stop: str, what: Literal["refused", "cut", "overflow"]) -> TurnError
             return TurnError(kind="provider_error", message=message, native_kind=stop)
 
 
-__all__ = ["ApiBase", "Options", "cut_off", "resets_at", "turn_error"]
+def unknown_end(stop: str) -> TurnError:
+    """An answer that ended for a reason that nobody here knows: half of one may stand there."""
+    return TurnError(kind="provider_error", message=f"the answer ended for no known reason: {stop}", native_kind=stop)
+
+
+__all__ = ["ApiBase", "Options", "cut_off", "resets_at", "retry_after_s", "turn_error", "unknown_end"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from lastword.actors.core.adapter import Refused, TypedText
-from lastword.transports.providers.drawn_text import skeleton
+from lastword.transports.providers.drawn_text import seen, shows
 
 TEXT_CHARS_MAX = 1_000_000
 PLACEHOLDER_CHARS = 1000
@@ -23,6 +23,10 @@ _POPUP = re.compile(r"[@$]\S*\Z")
 """Behind such a word a list is open, and takes the Enter."""
 _PLACEHOLDER = re.compile(r"\[Pasted Content (\d+) chars\](?: #\d+)?")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]")
+_DROPPED = "\x85"
+"""Is not recorded."""
+_MISDRAWN = ("\u2028", "\u2029")
+"""The box shows them, and what stands behind them, wrong: a text with one is made longer, as one of many lines is."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -36,7 +40,7 @@ def escape(text: str) -> TypedText | Refused:
         paste = " " + paste  # a blank before it makes it text; it is not recorded
     if _POPUP.search(paste):
         paste += " "
-    if paste.count("\n") >= SHOWN_LINES_MAX:
+    if paste.count("\n") >= SHOWN_LINES_MAX or any(separator in paste for separator in _MISDRAWN):
         paste = paste.ljust(PLACEHOLDER_CHARS + 1)
     refused = _refusal(text, shown, normal, len(paste))
     if refused:
@@ -51,8 +55,12 @@ def _refusal(text: str, shown: str, normal: str, pasted_chars: int) -> str:
         return "only blanks: the CLI would not submit it"
     if found := _CONTROL.search(normal):
         return f"the control character U+{ord(found.group()):04X} cannot be typed"
+    if _DROPPED in shown:
+        return "the CLI removes the character U+0085"
     if found := _SURROGATE.search(normal):
         return f"the lone surrogate U+{ord(found.group()):04X} is no text"
+    if not seen(shown):
+        return "nothing of it would be seen in the CLI's input box"
     if _COMMAND.match(shown) and pasted_chars > PLACEHOLDER_CHARS:
         return "a long text that begins with '/' and a word would be taken for a command by the CLI"
     return ""
@@ -69,4 +77,4 @@ def landed(typed: TypedText, draft: str) -> bool:
     if len(pasted) > PLACEHOLDER_CHARS:
         found = _PLACEHOLDER.fullmatch(draft.strip())
         return found is not None and int(found.group(1)) == len(pasted)
-    return skeleton(draft) == skeleton(pasted)
+    return shows(draft, pasted)

@@ -8,6 +8,7 @@ is refused for any other reason is refused as before. Only what was refused is l
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Generic, TypeVar
 
@@ -64,6 +65,17 @@ def mend(data: bytes) -> bytes | None:
             return None  # no UTF-8 for other reasons too
         mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
     return mended if mended != data else None
+
+
+def meant(data: bytes) -> bytes:
+    """JSON of what is nearly JSON, for a line that nobody may pass over: ``NaN`` and infinities are null, control
+    characters within a text stand for themselves, what is no UTF-8 is U+FFFD.
+
+    Raises:
+        ValueError: it is nothing of the kind.
+        RecursionError: nested too deep.
+    """
+    return msgspec.json.encode(json.loads(data.decode("utf-8", "replace"), strict=False))
 
 
 def _whole(found: re.Match[bytes]) -> bytes:

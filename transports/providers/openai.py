@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from lastword.actors.core.adapter import LaunchRequest
-from lastword.actors.core.conversation import Call, Human, Line, Model, Note, Piece, Result, told
+from lastword.actors.core.conversation import Human, Line, Model, Note, Piece, Result, told
 from lastword.actors.core.outcome import TurnError
 from lastword.actors.core.service import Reply, Service
 from lastword.actors.core.tools import Tool
-from lastword.transports.providers.api_adapter import ApiBase, cut_off
+from lastword.transports.providers.api_adapter import ApiBase, cut_off, unknown_end
+from lastword.transports.providers.api_kept import CallIds, KeptCalls
 from lastword.transports.providers.decoding import Decoder
 
 _PLAIN = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt)")
@@ -51,6 +52,7 @@ class _Item(msgspec.Struct):
 
 _ITEM = Decoder(_Item)
 _ITEMS = Decoder(list[Any])
+_ANY = Decoder(dict[str, Any])
 
 
 class _Response(msgspec.Struct):
@@ -99,21 +101,24 @@ class OpenAiAdapter(ApiBase):
     def reply(self, body: bytes) -> Reply:
         """What an answer says."""
         response = _RESPONSE.decode(body)
-        kept: list[msgspec.Raw] = []
-        calls: list[Call] = []
+        kept: list[Any] = []
+        calls = KeptCalls()
         texts: list[str] = []
         refused = False
         for raw in response.output:
             item = _ITEM.decode(raw)
             if item.type == "reasoning" and not item.encrypted_content:
                 continue  # it could not be found again: nothing is stored
-            kept.append(raw)
+            kept.append(_ANY.decode(raw))
             if item.type == "function_call":
-                calls.append(Call(id=item.call_id, name=item.name, arguments=item.arguments))
+                call_id, name, arguments = calls.keep(item.call_id, item.name, item.arguments)
+                kept[-1].update(call_id=call_id, name=name, arguments=item.arguments if arguments else "{}")
             elif item.type == "message":
                 parts = item.content or []
                 texts += [part.text for part in parts if part.type == "output_text"]
                 refused = refused or any(part.type == "refusal" for part in parts)
+        while kept and kept[-1]["type"] == "reasoning":
+            kept.pop()  # without the item behind it, it is refused
         why = response.incomplete_details
         stop = (why.reason if why is not None else None) or ("refusal" if refused else response.status)
         usage = response.usage or _Usage()
@@ -121,7 +126,7 @@ class OpenAiAdapter(ApiBase):
             response=response.id,
             content=msgspec.Raw(msgspec.json.encode(kept)) if kept else msgspec.Raw(b"null"),
             text="".join(texts),
-            calls=tuple(calls),
+            calls=tuple(calls.calls),
             error=_fault(stop, response.status),
             model=response.model,
             stop=stop,
@@ -135,23 +140,24 @@ def _fault(stop: str, status: str) -> TurnError | None:
         return cut_off(stop, "refused")
     if stop == "max_output_tokens":
         return cut_off(stop, "cut")
-    if status != "completed":
-        return TurnError(kind="provider_error", message=f"the response is {status}", native_kind=stop)
-    return None
+    return unknown_end(stop) if status != "completed" else None
 
 
 def items(pieces: Sequence[Piece]) -> list[Any]:
     """The conversation in the API's own form."""
     found: list[Any] = []
+    ids = CallIds()
     for piece in pieces:
         match piece:
             case Human(text=text):
                 found.append({"role": "user", "content": text})
             case Result():
                 output = f"Error: {piece.text}" if piece.failed else piece.text
-                found.append({"type": "function_call_output", "call_id": piece.call, "output": output})
+                found.append({"type": "function_call_output", "call_id": ids.result(piece.call), "output": output})
             case Model(content=content):
-                found += _ITEMS.decode(content)
+                for item in _ITEMS.decode(content):
+                    called = item.get("type") == "function_call"
+                    found.append({**item, "call_id": ids.call(item["call_id"])} if called else item)
             case Note(text=text):
                 found.append({"role": "assistant", "content": text})
     return found

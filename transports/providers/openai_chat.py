@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from lastword.actors.core.adapter import LaunchRequest
-from lastword.actors.core.conversation import Call, Human, Line, Model, Note, Piece, Result, told
+from lastword.actors.core.conversation import Human, Line, Model, Note, Piece, Result, told
 from lastword.actors.core.outcome import TurnError
 from lastword.actors.core.service import Reply, Service
 from lastword.actors.core.tools import Tool
-from lastword.transports.providers.api_adapter import ApiBase, cut_off
+from lastword.transports.providers.api_adapter import ApiBase, cut_off, unknown_end
+from lastword.transports.providers.api_kept import CallIds, KeptCalls
 from lastword.transports.providers.decoding import Decoder
 
 
@@ -84,17 +85,17 @@ class OpenAiChatAdapter(ApiBase):
         """What an answer says, put together from its stream."""
         completion = _COMPLETION.decode(body)
         message = _MESSAGE.decode(completion.message)
-        calls = tuple(
-            Call(id=call.id, name=call.function.name, arguments=call.function.arguments) for call in message.tool_calls
-        )
+        calls = KeptCalls()
+        told_again = [_kept(call, calls) for call in message.tool_calls]
+        said = message.content if message.content and message.content.strip() else None
+        kept = {"role": "assistant", "content": said} | ({"tool_calls": told_again} if told_again else {})
         usage = completion.usage or _Usage()
         stop = "refusal" if completion.refused else completion.finish_reason
-        said = bool(message.content or calls)
         return Reply(
             response=completion.id,
-            content=msgspec.Raw(b"[" + bytes(completion.message) + b"]") if said else msgspec.Raw(b"null"),
+            content=msgspec.Raw(msgspec.json.encode([kept]) if said or told_again else b"null"),
             text=message.content or "",
-            calls=calls,
+            calls=tuple(calls.calls),
             error=_fault(stop),
             model=completion.model,
             stop=stop,
@@ -103,24 +104,39 @@ class OpenAiChatAdapter(ApiBase):
         )
 
 
+def _kept(call: _Call, calls: KeptCalls) -> dict[str, Any]:
+    call_id, name, arguments = calls.keep(call.id, call.function.name, call.function.arguments)
+    function = {"name": name, "arguments": call.function.arguments if arguments else "{}"}
+    return {"id": call_id, "type": "function", "function": function}
+
+
 def _fault(stop: str) -> TurnError | None:
-    if stop in ("refusal", "content_filter"):
-        return cut_off(stop, "refused")
-    return cut_off(stop, "cut") if stop == "length" else None
+    match stop:
+        case "stop" | "tool_calls" | "function_call" | "eos" | "eos_token" | "stop_sequence":  # the last three: others'
+            return None
+        case "refusal" | "content_filter":
+            return cut_off(stop, "refused")
+        case "length":
+            return cut_off(stop, "cut")
+        case _:
+            return unknown_end(stop)
 
 
 def messages(pieces: Sequence[Piece]) -> list[Any]:
     """The conversation in the API's own form."""
     found: list[Any] = []
+    ids = CallIds()
     for piece in pieces:
         match piece:
             case Human(text=text):
                 found.append({"role": "user", "content": text})
             case Result():
                 output = f"Error: {piece.text}" if piece.failed else piece.text
-                found.append({"role": "tool", "tool_call_id": piece.call, "content": output})
+                found.append({"role": "tool", "tool_call_id": ids.result(piece.call), "content": output})
             case Model(content=content):
-                found += _MESSAGES.decode(content)
+                for message in _MESSAGES.decode(content):
+                    calls = [{**call, "id": ids.call(call["id"])} for call in message.get("tool_calls") or ()]
+                    found.append({**message, "tool_calls": calls} if calls else message)
             case Note(text=text):
                 found.append({"role": "assistant", "content": text})
     return found
