@@ -44,6 +44,20 @@ class Accepting(msgspec.Struct, kw_only=True):
     abandoned: bool = False
 
 
+def delivery_of(row: MessageRow, *, duplicate: bool = False) -> Delivery:
+    """The acknowledgement of a message whose transport is on record."""
+    assert row.transport
+    return Delivery(
+        session_id=row.session_id,
+        message_id=row.message_id,
+        taken=row.taken,
+        transport=row.transport,
+        seq=row.accepted_seq,
+        turn_id=row.turn_id if row.taken == "started_turn" else None,
+        duplicate=duplicate,
+    )
+
+
 class Admission:
     """The door of one session. Runs on its actor's thread only."""
 
@@ -146,7 +160,7 @@ class Admission:
         try:
             return self._session.deps.adapter.escape(text)
         except Exception as error:
-            return Refused(reason=f"the adapter cannot take this text: {type(error).__name__}")
+            return Refused(reason=f"the adapter cannot take this text: {type(error.__cause__ or error).__name__}")
 
     def refuse_all(self, error: LastwordError) -> None:
         """The session ends: whoever still waits at its door is told."""
@@ -175,7 +189,7 @@ class Admission:
     def _accept(self, submit: Submit, typed: TypedText, *, starts_turn: bool) -> None:
         session = self._session
         session_id, now, mono_s = session.record.row.session_id, session.clock.wall(), session.clock.monotonic()
-        message_id = submit.message_id or mint_message(now, session.deps.entropy(ENTROPY_BYTES))
+        message_id = submit.message_id or submit.fresh_id or mint_message(now, session.deps.entropy(ENTROPY_BYTES))
         turn_id = session.new_turn_id() if starts_turn else None
         session.belongs_to(turn_id or message_id)
         if (hop := self._parked_by.pop(id(submit), None)) is not None:
@@ -264,15 +278,8 @@ class Admission:
             self.submit(submit)
 
     def _delivery(self, row: MessageRow, *, duplicate: bool = False) -> Delivery:
-        return Delivery(
-            session_id=row.session_id,
-            message_id=row.message_id,
-            taken=row.taken,
-            transport=row.transport or self._session.deps.transport.name,
-            seq=row.accepted_seq,
-            turn_id=row.turn_id if row.taken == "started_turn" else None,
-            duplicate=duplicate,
-        )
+        transport = row.transport or self._session.deps.transport.name
+        return delivery_of(msgspec.structs.replace(row, transport=transport), duplicate=duplicate)
 
     def _refuse(self, submit: Submit, error: LastwordError) -> None:
         fail(submit.reply, error)

@@ -40,6 +40,7 @@ from lastword.actors.mouth import (
     Closed,
     Deliver,
     Gone,
+    Kept,
     Known,
     MouthCommand,
     MouthReport,
@@ -123,7 +124,7 @@ class ApiActor(Actor):
                 self._do(self._agent.interrupt(message.turn_id, message.native_turn, self.clock.wall()))
             case AnswerDialog():
                 self._say(reports.AnswerResult(token=message.token, applied=False))
-            case Prove() | Nudge() | Known() | MovedUnseen():
+            case Prove() | Nudge() | Known() | Kept() | MovedUnseen():
                 pass  # nothing here waits for the record to be read
             case _Heard():
                 self._heard(message.number, message.word)

@@ -84,6 +84,14 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     native_session: str
 
 
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """The session knows the process of that epoch, and it is on its way to the record: another can find it. One that is
+    not known so ends with its mouth.
+    """
+
+    epoch: int
+
+
 class MovedUnseen(msgspec.Struct, frozen=True, kw_only=True):
     """It is found in another conversation than the one on record, and may have been in others between: what an earlier
     life typed may stand where nobody looks.
@@ -99,7 +107,18 @@ class Close(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MouthCommand: TypeAlias = (
-    Open | Attach | Deliver | Withdraw | PressInterrupt | AnswerDialog | Prove | Nudge | Known | MovedUnseen | Close
+    Open
+    | Attach
+    | Deliver
+    | Withdraw
+    | PressInterrupt
+    | AnswerDialog
+    | Prove
+    | Nudge
+    | Known
+    | Kept
+    | MovedUnseen
+    | Close
 )
 
 # --- reports to the session -------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from lastword.actors.mouth import (
     Closed,
     Deliver,
     Gone,
+    Kept,
     Known,
     MouthCommand,
     MouthReport,
@@ -119,6 +120,8 @@ class PaneActor(Actor):
         self._last_screen: tuple[str, ...] = ()
         self._closing: float | None = None
         self._opening = False
+        self._kept = False
+        self._left = False
 
     def receive(self, message: PaneCommand) -> None:
         now_s = self.clock.monotonic()
@@ -130,8 +133,11 @@ class PaneActor(Actor):
                     message.result.close(0.0, lambda: None)  # opened for an epoch that is over
             case Open():
                 self._open(message)
+            case Kept():
+                self._kept = self._kept or message.epoch == self._epoch
             case Attach():
                 self._begin(message.epoch, message.request)
+                self._kept = True
                 self._core.left_behind(message.command, message.texts)
                 self._opened(cast("PaneEndpoint", message.endpoint))
             case Deliver():
@@ -157,6 +163,12 @@ class PaneActor(Actor):
                 self._close(message.grace_s)
             case _:
                 assert_never(message)
+
+    def stopped(self) -> None:
+        """A CLI of which nobody else knows ends; at the system's own end its edge ends all."""
+        self._left = not self.system.closing
+        if self._left and self._endpoint is not None and not self._kept:
+            self._endpoint.close(0.0, lambda: None)
 
     def _from_edge(self, message: _FromEdge, now_s: float) -> None:
         match message:
@@ -195,6 +207,7 @@ class PaneActor(Actor):
         self._named, self._named_at = request.native_session, None
         self._core = core.PaneCore(self._adapter, epoch)  # what waited here is handed over again by the session
         self._was_ready = False
+        self._kept = False
         self._closing = None
         self._last_screen = ()
 
@@ -202,6 +215,13 @@ class PaneActor(Actor):
         self._begin(message.epoch, message.request)
         self._opening = True
         epoch, ref = self._epoch, self.answers
+
+        def told(result: PaneEndpoint | LastwordError) -> None:
+            if self._left and not isinstance(result, LastwordError):
+                result.close(0.0, lambda: None)  # nobody is here any more, nor anybody who could find it
+            else:
+                ref.tell(_Opened(result, epoch))
+
         self._transport.open(
             message.name,
             message.recipe.argv,
@@ -209,7 +229,7 @@ class PaneActor(Actor):
             env=message.recipe.env,
             width=message.recipe.width,
             height=message.recipe.height,
-            on_opened=lambda result: ref.tell(_Opened(result, epoch)),
+            on_opened=told,
         )
 
     def _opened(self, endpoint: PaneEndpoint) -> None:

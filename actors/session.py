@@ -22,8 +22,9 @@ from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import LaunchRequest
-from lastword.actors.core.errors import JournalError, RejectedError
+from lastword.actors.core.errors import JournalError, LastwordError, RejectedError, SessionFailedError
 from lastword.actors.core.facts import CliStatusSeen, RecordExhausted
+from lastword.actors.core.fault import PartFailedError, fault_of
 from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_turn
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import MessageRow, SessionRow
@@ -241,7 +242,10 @@ class SessionActor(Actor):
 
     def stopped(self) -> None:
         """Whoever still waits is told, not left waiting."""
-        error = RejectedError("session_closed", "the session has ended")
+        error: LastwordError = RejectedError("session_closed", "the session has ended")
+        if (raised := self.failure) is not None:
+            fault = fault_of(raised, self.ref.name, [row.text for row in self.book.rows.values()])
+            error = SessionFailedError(fault.what)
         self.admission.refuse_all(error)
         self.book.give_up_all(error)
         self.controls.fail_all(error)
@@ -344,7 +348,7 @@ class SessionActor(Actor):
     def _child_failed(self, failed: ChildFailed) -> None:
         """A turn's actor is replaced; any other failure is the session's own."""
         if not self.turns.failed(failed):
-            raise RuntimeError(f"{failed.ref.name} failed") from failed.error
+            raise PartFailedError(failed.ref.name) from failed.error
 
     def put_right(self) -> None:
         """C40: put right what the journal and our own actors say differently, by ordinary means."""

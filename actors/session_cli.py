@@ -17,6 +17,7 @@ from lastword.actors.core import typing_effects as reports
 from lastword.actors.core.adapter import ExpectsTurns, LaunchRequest, Oracle, SourceSpec, TypedText, cli_names_itself
 from lastword.actors.core.errors import ProviderError, RejectedError
 from lastword.actors.core.facts import EndpointGoneHint, FileChangedHint
+from lastword.actors.core.fault import fault_of
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.ports import Cursor
 from lastword.actors.core.snapshot import Dialog, Handle, SessionState
@@ -75,7 +76,23 @@ class Cli:
     # --- start and following ------------------------------------------------------------------------------------------
 
     def launch(self, reason: str) -> None:
-        """Start it: a conversation that is on record is resumed."""
+        """Start it: a conversation that is on record is resumed. An adapter that raises over it costs the start, and
+        what waits for it, no more.
+        """
+        try:
+            self._launch(reason)
+        except ProviderError as error:
+            self._unlaunched(error)
+
+    def _unlaunched(self, error: ProviderError) -> None:
+        session = self._session
+        fault = fault_of(error, "the start", [row.text for row in session.book.rows.values()])
+        self.epoch += 1  # whatever was told of this one is not heard
+        self.caught_up = False
+        self.tell(events.InvariantViolated(what=fault.what, repair="the CLI was not started"))
+        self._not_opened(fault.what)
+
+    def _launch(self, reason: str) -> None:
         session = self._session
         resume = self._on_record()
         if not resume and cli_names_itself(session.deps.adapter):
@@ -86,6 +103,7 @@ class Cli:
             started_at = session.deps.reader.last_at(session.record.row.session_id, "provider_started")
             since_s = session.clock.wall() - started_at if started_at is not None else 0.0
             request = msgspec.structs.replace(request, since_start_s=max(0.0, since_s))
+        recipe = session.deps.adapter.launch(request)
         self.state = "starting"
         self.exhausted = False
         self._live = True
@@ -96,7 +114,7 @@ class Cli:
         session.mouth.tell(
             mouth.Open(
                 name=self._name(self.epoch),  # the one before may not be gone from tmux yet
-                recipe=session.deps.adapter.launch(request),
+                recipe=recipe,
                 request=request,
                 epoch=self.epoch,
             )
@@ -369,15 +387,19 @@ class Cli:
         # one that was started before is not started now: nothing was rebuilt
         drafts = () if self._launch_reason == "attach" else (events.Draft(body=started),)
         session.record.send(drafts=drafts, session=row)
+        session.mouth.tell(mouth.Kept(epoch=self.epoch))
         self.tidy()
         self._status = session.deps.adapter.status_file(self._request, opened.pid)
         session.watcher.tell(transcript.FollowStatus(source=self._status))
 
     def _open_failed(self, failed: mouth.OpenFailed) -> None:
+        self._not_opened(failed.error.reason)
+
+    def _not_opened(self, reason: str) -> None:
         self._live = False
         self.state = "gone"
         self.exhausted = True
-        self._fail_waiting(failed.error.reason)
+        self._fail_waiting(reason)
         self._session.maybe_ended()
 
     def _fail_waiting(self, reason: str) -> None:

@@ -71,11 +71,14 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
-    """A message. ``reply`` is set once it is committed (or refused); ``outcome`` once its turn is settled."""
+    """A message. ``reply`` is set once it is committed (or refused); ``outcome`` once its turn is settled.
+    ``fresh_id``: what it is called where the host has no name for it; nothing is on record under that.
+    """
 
     text: str
     reply: Future[Delivery]
     message_id: MessageId | None = None
+    fresh_id: MessageId | None = None
     run: bool = False
     deadline_s: float | None = None
     outcome: Future[Completion] | None = None

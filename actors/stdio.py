@@ -45,6 +45,7 @@ from lastword.actors.mouth import (
     Closed,
     Deliver,
     Gone,
+    Kept,
     Known,
     MouthCommand,
     MouthReport,
@@ -142,6 +143,8 @@ class StdioActor(Actor):
         self._was_ready = False
         self._given_up = ""
         self._closing: float | None = None
+        self._kept = False
+        self._left = False
         self._closed = False
         """The child is closed; told once its exit was."""
         self._gone: Gone | None = None
@@ -160,6 +163,8 @@ class StdioActor(Actor):
                 self._close(message.grace_s)
             case Nudge() | MovedUnseen():
                 self._read()
+            case Kept():
+                self._kept = self._kept or message.epoch == self._epoch
             case Known():
                 if message.epoch == self._epoch and message.native_session == self._native_session:
                     self._recorded()
@@ -174,7 +179,11 @@ class StdioActor(Actor):
                 assert_never(message)
 
     def stopped(self) -> None:
+        """A child of which nobody else knows ends; at the system's own end its edge ends all."""
         self._deafen()
+        self._left = not self.system.closing
+        if self._left and self._endpoint is not None and not self._kept:
+            self._endpoint.close(0.0, lambda: None)
 
     def _wanted(self, message: Deliver | Withdraw | PressInterrupt | AnswerDialog | Prove) -> None:
         talk = self._talk
@@ -255,6 +264,7 @@ class StdioActor(Actor):
         self._given_up = ""
         self._closing = None
         self._closed = False
+        self._kept = False
         self._gone = None
 
     def _open(self, message: Open) -> None:
@@ -262,12 +272,19 @@ class StdioActor(Actor):
         self._talk = self._adapter.talk(message.request)
         self._opening = True
         epoch, ref = self._epoch, self.answers
+
+        def told(result: StdioEndpoint | LastwordError) -> None:
+            if self._left and not isinstance(result, LastwordError):
+                result.close(0.0, lambda: None)  # nobody is here any more, nor anybody who could find it
+            else:
+                ref.tell(_Opened(result, epoch))
+
         self._transport.open(
             message.name,
             message.recipe.argv,
             cwd=message.request.cwd,
             env=message.recipe.env,
-            on_opened=lambda result: ref.tell(_Opened(result, epoch)),
+            on_opened=told,
             stdout=message.recipe.stdout,
             exit_noted=message.recipe.exit_noted,
         )
@@ -277,6 +294,7 @@ class StdioActor(Actor):
         and has left again is no news.
         """
         self._begin(attach.epoch, attach.request, name="")
+        self._kept = True
         self._was_ready = True  # in the life before: its end is no failed start
         if endpoint.orphaned:
             self._opened(endpoint)

@@ -11,10 +11,9 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeVar, assert_never, cast, get_args
+from typing import Literal, Self, TypeVar, cast, get_args
 
 import msgspec
 
@@ -23,26 +22,27 @@ from lastword.actors.core import events
 from lastword.actors.core.adapter import AdapterKey, AnyAdapter, LaunchRequest
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.errors import JournalError, LastwordError, ProviderError, UsageError
-from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, TurnId, mint_session
+from lastword.actors.core.fault import Fault, fault_of
+from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, SessionId, TurnId, mint_message, mint_session
 from lastword.actors.core.limits import Limits
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.policy import DialogPolicy
-from lastword.actors.core.ports import Batch, Recorded, SessionRow
+from lastword.actors.core.ports import Batch, MessageRow, Recorded, SessionRow
 from lastword.actors.core.service import ApiAdapter
 from lastword.actors.core.snapshot import Dialog, Handle, Snapshot
 from lastword.actors.core.tools import Tool, check_tools
 from lastword.actors.journal import Backlog, Commit, CommitFailed, CommitStats, Committed, JournalActor
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
-from lastword.actors.system.actor import Actor
 from lastword.actors.system.clock import Clock
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.simulation import Simulation
-from lastword.actors.system.supervision import ChildFailed
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
 from lastword.runtime._door import Door
 from lastword.runtime._edge import Edge, Survivor, left_behind, open_api_edge, open_edge
+from lastword.runtime._guardian import Guardian, last_words
+from lastword.runtime._handed_in import with_ours
 from lastword.runtime._home import check_home
 from lastword.runtime._hub import AsyncSubscription, Hub, Subscription
 from lastword.runtime._journal import SqliteJournal
@@ -52,7 +52,6 @@ from lastword.runtime._readings import metrics_of, top_of
 from lastword.runtime._session import AsyncSession, Session, check_grace
 from lastword.runtime._top import Look, Top
 from lastword.runtime.metrics import Metrics
-from lastword.transports.providers import ADAPTERS
 
 _T = TypeVar("_T")
 
@@ -62,7 +61,6 @@ CLOSE_SESSIONS_S = 8.0
 """At the runtime's end: how long beyond the grace a session may take; then it is left, and named in the report."""
 EXIT_GRACE_S = 1.0
 """Grace of the CLIs where the interpreter ends and nobody closed the runtime."""
-GUARDIAN_RETRY_S = 0.5
 REVIVALS_MAX = 3
 """Failed actors of one session that are replaced in the life of a runtime; then the session is left as it is."""
 SESSION_MAILBOX_SPARE = 10_000
@@ -194,7 +192,8 @@ class Runtime:
             name="journal",
             dispatcher="pinned",
         )
-        self._guardian = self._system.spawn(Guardian, self._writer, self._session_failed, name="sessions")
+        self._guardian = self._system.spawn(Guardian, self._writer, _Keeper(self), name="sessions")
+        self._faults: dict[SessionId, Fault] = {}
         self._revivals: dict[SessionId, int] = {}
         self._policy = PolicyDesk(dialog_policy) if dialog_policy is not None else None
         self._edges: dict[TransportName, Edge] = {} if edge is None else {edge.transport.name: edge}
@@ -244,7 +243,8 @@ class Runtime:
             state: the folder of the journal.
             env: the whole environment of the CLIs; default: this process's own.
             executables: provider name -> path (or argv prefix) of its CLI; default: looked for on PATH.
-            adapters: further adapters, beside the built-in ones.
+            adapters: further adapters, beside the built-in ones. One replaces the built-in one of its name and
+                transport only where its class is derived from that one's.
             allow_uncertified: accept CLI versions on which lastword was never seen to work.
             durability: ``power``: a completion that was told survives a power cut; ``process``: only a crash of
                 the process, 0.4 ms sooner.
@@ -265,12 +265,13 @@ class Runtime:
                 a seed; needs an ``edge`` of the same kind.
 
         Raises:
-            UsageError: ``usage``: ``state`` is no path, the policy no plain function, a tool none, or a limit; the
-                trace file cannot be written.
+            UsageError: ``usage``: ``state`` is no path, the policy no plain function, a tool none, or a limit; what was
+                handed in is no adapter, or its name is taken; the trace file cannot be written.
             JournalError: unwritable, of a newer version, corrupt, or held by another host; nothing was changed.
         """
         if dialog_policy is not None:
             check_policy(dialog_policy)
+        known = with_ours(adapters)
         known_tools = check_tools(tools)
         if limits is not None:
             limits.check()
@@ -283,7 +284,7 @@ class Runtime:
                 journal=journal,
                 env=os.environ if env is None else env,
                 executables=given,
-                adapters={**ADAPTERS, **{(adapter.name, adapter.transport): adapter for adapter in adapters}},
+                adapters=known,
                 allow_uncertified=allow_uncertified,
                 dispatcher=dispatcher,
                 clock=clock,
@@ -553,6 +554,7 @@ class Runtime:
             if self._sessions.get(session.session_id) is session:
                 del self._sessions[session.session_id]
                 self._revivals.pop(session.session_id, None)
+                self._faults.pop(session.session_id, None)
 
     def _served(self, session_id: str) -> Session:
         self._check_open()
@@ -598,18 +600,72 @@ class Runtime:
             elif row.session_id in needed or (survivor is not None and survivor.endpoint is not None):
                 self._revive(row, self._survivors.pop(row.session_id, None))
 
-    def _session_failed(self, session_id: SessionId) -> None:
-        """A session's actor failed: another takes its place, from the journal and the record, as after a restart."""
+    def _session_failed(self, session_id: SessionId, error: BaseException) -> Batch:
+        """A session's actor failed: count it, and say so."""
+        texts = [each.text for each in self._journal.open_messages(session_id)]
+        fault = fault_of(error, session_id, texts)
         with self._lock:
-            session = self._sessions.get(session_id)
             times = self._revivals[session_id] = self._revivals.get(session_id, 0) + 1
+            self._faults[session_id] = fault
+        self._system.dead_letters.record(f"session_{fault.kind}", session_id, error)
+        repair = "another actor took its place" if times <= REVIVALS_MAX else f"given up after {times} failures"
+        told = events.InvariantViolated(what=f"the session's actor failed: {fault.what}", repair=repair)
+        key = f"actor_failed:{self._system.clock.wall()}:{times}"
+        return Batch(session_id=session_id, drafts=(events.Draft(body=told, once=key),))
+
+    def _session_succeeded(self, session_id: SessionId) -> list[Batch]:
+        """Another takes its place, from the journal and the record, as after a restart. Where that was done too often:
+        its CLI is ended, and these are the last words of what was open.
+        """
+        with self._lock:
+            session, times = self._sessions.get(session_id), self._revivals.get(session_id, 0)
+            fault = self._faults[session_id]
         row = self._journal.session(session_id)
-        if self._closed or session is None or row is None or row.state == "closed" or times > REVIVALS_MAX:
-            return
-        revived = self._revive(row, self._open_edge(row.transport).reattach(row))
-        session._ref = revived._ref  # noqa: SLF001
+        if self._closed or row is None or row.state == "closed":
+            return []
+        if times > REVIVALS_MAX:
+            if times == REVIVALS_MAX + 1:  # what fails now is its end: the turns get theirs all the same
+                self._end_cli(row)
+            turns, messages = self._journal.turns(session_id, unsettled=True), self._journal.open_messages(session_id)
+            return last_words(row, turns, messages, fault, _config(row).cli_version)
+        if session is None:
+            return []
+        edge = self._open_edge(row.transport)
+        survivor = edge.reattach(row)
+        adapter = preflight.find_adapter(self._adapters, row.provider, row.transport)
+        if survivor is None and edge.transport_of(adapter)[1] is None:
+            # panes whose start is not on record may still be going, under their names
+            survivor = Survivor(endpoint=None, epoch=row.epoch + times)
+        revived = self._revive(row, survivor)
         with self._lock:
             self._sessions[session_id] = session
+        session._replaced(revived._ref)  # noqa: SLF001
+        return []
+
+    def _end_cli(self, row: SessionRow) -> None:
+        survivor = self._open_edge(row.transport).reattach(row)
+        if survivor is not None and survivor.endpoint is not None:
+            survivor.endpoint.close(0.0, lambda: None)
+
+    def _session_given_up(self, session_id: SessionId) -> None:
+        with self._lock:
+            session, times = self._sessions.get(session_id), self._revivals.get(session_id, 0)
+            fault = self._faults[session_id]
+        if session is not None and times > REVIVALS_MAX:
+            session._given_up(fault.what)  # noqa: SLF001
+
+    def _fault_of(self, session_id: SessionId) -> str:
+        """Why its actor failed last, or ""."""
+        with self._lock:
+            fault = self._faults.get(session_id)
+        return fault.what if fault is not None else ""
+
+    def _message(self, message_id: MessageId) -> MessageRow | None:
+        """What is on record of it."""
+        return self._read(lambda: self._journal.message(message_id))
+
+    def _fresh_id(self) -> MessageId:
+        return mint_message(self._system.clock.wall(), self._entropy(ENTROPY_BYTES))
 
     def _dialog_told(self, session_id: SessionId) -> Dialog | None:
         told = self._journal.open_dialog(session_id)
@@ -808,42 +864,17 @@ def _open_trace(path: Path) -> JsonlTracer:
         raise UsageError("usage", f"the trace file {path} cannot be written: {why}") from error
 
 
-class Guardian(Actor):
-    """The parent of all sessions' actors: has each replaced that fails, once all that it had sent to the journal is on
-    record; else its successor would not know of it. Decides nothing else.
-    """
+class _Keeper:
+    """The runtime, as its guardian sees it."""
 
-    def __init__(self, journal: Ref, failed: Callable[[SessionId], None]) -> None:
-        super().__init__()
-        self._journal = journal
-        self._failed = failed
-        self._waiting: dict[int, SessionId] = {}
-        self._tokens = count(1)
-
-    def receive(self, message: ChildFailed | Committed | CommitFailed | _AskAgain) -> None:
-        match message:
-            case ChildFailed():
-                self._ask(SessionId(message.ref.name))
-            case Committed():
-                self._failed(self._waiting.pop(message.token))
-            case CommitFailed():
-                self.after(GUARDIAN_RETRY_S, _AskAgain(self._waiting.pop(message.token)))
-            case _AskAgain():
-                self._ask(message.session_id)
-            case _:
-                assert_never(message)
-
-    def _ask(self, session_id: SessionId) -> None:
-        """An empty batch: it is answered behind all that was sent before it."""
-        token = next(self._tokens)
-        self._waiting[token] = session_id
-        self._journal.tell(Commit(batch=Batch(session_id=session_id), reply_to=self.ref, token=token))
+    def __init__(self, runtime: Runtime) -> None:
+        self.failed = runtime._session_failed  # noqa: SLF001
+        self.succeed = runtime._session_succeeded  # noqa: SLF001
+        self.given_up = runtime._session_given_up  # noqa: SLF001
 
 
-class _AskAgain(msgspec.Struct, frozen=True):
-    """The journal could not say; a moment later."""
-
-    session_id: SessionId
+def _config(row: SessionRow) -> SessionConfig:
+    return msgspec.json.decode(row.config, type=SessionConfig)
 
 
 class _Reply:

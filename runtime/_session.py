@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import math
+import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lastword.actors.admission import overloaded
+import msgspec
+
+from lastword.actors.admission import delivery_of, overloaded
 from lastword.actors.core.delivery import Answer, Command, Delivery, Interrupt, Sendable
-from lastword.actors.core.errors import LastwordError, RejectedError, UsageError
+from lastword.actors.core.errors import LastwordError, RejectedError, SessionFailedError, UsageError
 from lastword.actors.core.events import Event
 from lastword.actors.core.ids import MessageId, SessionId
 from lastword.actors.core.outcome import Completion
@@ -37,6 +40,8 @@ TEXT_BYTES_MAX = 1024 * 1024
 SEQ_MAX = 2**63 - 1
 ID_CHARS_MAX = 200
 """Of a ``message_id`` that the host brings."""
+REPLACED_S = 30.0
+"""How long another actor may take to stand in for one that failed, or its turns to get their last word."""
 LIVENESS_S = 1.0
 """While waiting for a completion: how often it is checked that the session's actor still lives."""
 
@@ -54,6 +59,9 @@ class Session:
         self._runtime = runtime
         self._session_id = session_id
         self._ref = ref
+        self._fault = ""
+        """Why its actor failed, and no other takes its place in this life."""
+        self._moved = threading.Condition()
         self._held = held
         """Its CLI lives and is not ours: it can be read here, and nothing else."""
 
@@ -90,13 +98,17 @@ class Session:
             KeyboardInterrupt: only at the second Ctrl-C; the first interrupts the turn and waits for its completion.
         """
         outcome: Future[Completion] = Future()
-        submission = _submission(text, deadline_s, message_id, run=not queue, reply=Future(), outcome=outcome)
-        self._tell(submission, submission.reply)
+        fresh = self._fresh_id
+        submission = _submission(text, deadline_s, message_id, fresh, run=not queue, reply=Future(), outcome=outcome)
+        current = [submission]
         try:
-            return self._runtime._hub.returned(self._wait(outcome, ACK_S, submission.reply))  # noqa: SLF001
+            done = self._asked(submission, current)
         except KeyboardInterrupt:
-            self._abandon(submission)
-            return self._runtime._hub.returned(self._wait(outcome))  # noqa: SLF001
+            self._abandon(current[0])
+            assert current[0].outcome is not None
+            done = self._wait(current[0].outcome)
+        assert isinstance(done, Completion)
+        return self._runtime._hub.returned(done)  # noqa: SLF001
 
     def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
         """Submit a message, or an Interrupt, an Answer to a dialog, or a Command of the CLI's own.
@@ -109,9 +121,12 @@ class Session:
                 before and ended in ``message_undelivered``.
             JournalError: it could not be committed; nothing was delivered.
         """
-        command = _command(what, message_id, deadline_s)
-        self._tell(command, command.reply)
-        return self._wait(command.reply, ACK_S)
+        command = _command(what, message_id, deadline_s, self._fresh_id)
+        if isinstance(command, Control):
+            return self._wait(command.reply, ACK_S, ref=self._tell(command, command.reply))
+        ack = self._asked(command, [command])
+        assert isinstance(ack, Delivery)
+        return ack if message_id is not None or not ack.duplicate else msgspec.structs.replace(ack, duplicate=False)
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """The session's events from ``seq`` ``after`` + 1 on: first those on record, then live ones, without a gap.
@@ -189,19 +204,98 @@ class Session:
     def _switch(self, **wanted: Any) -> None:
         """Go on with another provider or model; returns once that is committed."""
         reply: Future[None] = Future()
-        self._tell(SwitchTo(reply=reply, **wanted), reply)
-        self._wait(reply, SWITCH_S, journal_s=CLI_END_S + JOURNAL_S)
+        ref = self._tell(SwitchTo(reply=reply, **wanted), reply)
+        self._wait(reply, SWITCH_S, ref=ref, journal_s=CLI_END_S + JOURNAL_S)
 
-    def _tell(self, command: Submit | Control | SwitchTo, reply: Future[Any]) -> None:
+    def _replaced(self, ref: Ref | None) -> None:
+        """Its actor failed, and that one has taken its place."""
+        with self._moved:
+            self._ref = ref
+            self._moved.notify_all()
+
+    def _given_up(self, fault: str) -> None:
+        """Its actor failed too often: what was open has its last word on record, and no other takes its place."""
+        with self._moved:
+            self._fault = fault
+            self._moved.notify_all()
+
+    def _asked(self, submission: Submit, current: list[Submit]) -> Completion | Delivery:
+        """Tell it, and wait for what was asked for, also past an actor that failed: who takes its place is asked the
+        same, under the same name, so nothing is delivered twice. ``current``: the one that was told last.
+        """
+        while True:
+            current[:] = [submission]
+            ref = self._ref
+            try:
+                ref = self._tell(submission, submission.reply)
+                if submission.outcome is None:
+                    return self._wait(submission.reply, ACK_S, ref=ref)
+                return self._wait(submission.outcome, ACK_S, submission.reply, ref)
+            except SessionFailedError as error:
+                anew = self._after_failure(submission, ref, error)
+                if not isinstance(anew, Submit):
+                    return anew
+                submission = anew
+
+    def _after_failure(
+        self, submission: Submit, ref: Ref | None, error: SessionFailedError
+    ) -> Completion | Delivery | Submit:
+        """What that actor left of the message: what it came to, where nobody takes its place; else the same question.
+        Blocks for :data:`REPLACED_S` at most.
+
+        Raises:
+            SessionFailedError: it was not accepted, and nobody takes its place.
+        """
+        waited, runtime = 0.0, self._runtime
+
+        def moved() -> bool:
+            return self._ref is not ref or bool(self._fault) or runtime._closed  # noqa: SLF001
+
+        while not moved() and waited < REPLACED_S:
+            step = runtime._system.wait_s(moved, LIVENESS_S)  # noqa: SLF001
+            with self._moved:
+                self._moved.wait_for(moved, step)
+            waited += LIVENESS_S
+        message_id = submission.message_id or submission.fresh_id
+        assert message_id is not None
+        if self._ref is ref or runtime._closed:  # noqa: SLF001
+            row = runtime._message(message_id)  # noqa: SLF001
+            if row is None:
+                raise error
+            if submission.outcome is None:
+                return delivery_of(row)
+            done = runtime.completion(row.turn_id) if row.turn_id is not None else None
+            if done is None:
+                raise error
+            return done
+        outcome: Future[Completion] | None = Future() if submission.outcome is not None else None
+        return msgspec.structs.replace(submission, message_id=message_id, reply=Future(), outcome=outcome)
+
+    def _tell(self, command: Submit | Control | SwitchTo, reply: Future[Any]) -> Ref | None:
+        """Whom it was told."""
         self._runtime._check_here()  # noqa: SLF001
         calls_max = self._runtime._limits.calls_max  # noqa: SLF001  # the rest of its mailbox is for its own actors
         if self._held:
             raise _held_error(self._session_id)
-        told = self._ref is not None and self._ref.try_tell(command, waiting_max=calls_max)
+        ref = self._ref
+        told = ref is not None and ref.try_tell(command, waiting_max=calls_max)
         if not told and not reply.done():
-            if self._ref is not None and self._ref.is_alive():
+            if ref is not None and ref.is_alive():
                 raise overloaded(f"{calls_max} calls wait for this session")
-            raise RejectedError("session_closed", "the session is closed")
+            raise self._ended(ref, "the session is closed")
+        return ref
+
+    @property
+    def _fresh_id(self) -> MessageId:
+        return self._runtime._fresh_id()  # noqa: SLF001
+
+    def _ended(self, ref: Ref | None, reason: str) -> RejectedError:
+        """Why that actor does not answer any more."""
+        if ref is None or not ref.has_failed():
+            return RejectedError("session_closed", reason)
+        fault = self._fault or self._runtime._fault_of(self._session_id) or reason  # noqa: SLF001
+        remedy = "Repair what failed, and open the runtime again" if self._fault else ""
+        return SessionFailedError(fault, remedy=remedy)
 
     def _abandon(self, submission: Submit) -> None:
         """Nobody waits for it any more."""
@@ -213,18 +307,20 @@ class Session:
         future: Future[_T],
         bound_s: float | None = None,
         sign: Future[Any] | None = None,
+        ref: Ref | None = None,
         *,
         journal_s: float | None = None,
     ) -> _T:
-        """Wait without ever hanging on an actor that has died. The bound ends where the ``sign`` came in time.
-        ``journal_s``: so long on a journal that fails.
+        """Wait without ever hanging on an actor that has died: the one that was told. The bound ends where the ``sign``
+        came in time. ``journal_s``: so long on a journal that fails.
         """
         waited = failing = 0.0
+        ref = ref or self._ref
         while True:
             if sign is not None and sign.done():
                 bound_s = None
             step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
-            alive = self._ref is not None and self._ref.is_alive()
+            alive = ref is not None and ref.is_alive()
             try:
                 return future.result(timeout=self._runtime._system.wait_s(future.done, step))  # noqa: SLF001
             except concurrent.futures.TimeoutError:
@@ -232,7 +328,7 @@ class Session:
                     continue
                 waited += step
                 if not alive:
-                    raise RejectedError("session_closed", "the session ended before it answered") from None
+                    raise self._ended(ref, "the session ended before it answered") from None
                 trouble = self._runtime._journal.trouble if journal_s is not None else None  # noqa: SLF001
                 failing = failing + step if trouble is not None else 0.0
                 if trouble is not None and journal_s is not None and failing >= journal_s:
@@ -265,19 +361,26 @@ class AsyncSession:
         """
         outcome: Future[Completion] = Future()
         session = self._session
-        submission = _submission(text, deadline_s, message_id, run=not queue, reply=Future(), outcome=outcome)
-        session._tell(submission, submission.reply)  # noqa: SLF001
+        fresh = session._fresh_id  # noqa: SLF001
+        submission = _submission(text, deadline_s, message_id, fresh, run=not queue, reply=Future(), outcome=outcome)
+        current = [submission]
         try:
-            return session._runtime._hub.returned(await self._wait(outcome, ACK_S, submission.reply))  # noqa: SLF001
+            done = await self._asked(submission, current)
         except asyncio.CancelledError:
-            session._abandon(submission)  # noqa: SLF001
+            session._abandon(current[0])  # noqa: SLF001
             raise
+        assert isinstance(done, Completion)
+        return session._runtime._hub.returned(done)  # noqa: SLF001
 
     async def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
         """As :meth:`Session.send`."""
-        command = _command(what, message_id, deadline_s)
-        self._session._tell(command, command.reply)  # noqa: SLF001
-        return await self._wait(command.reply, ACK_S)
+        command = _command(what, message_id, deadline_s, self._session._fresh_id)  # noqa: SLF001
+        if isinstance(command, Control):
+            ref = self._session._tell(command, command.reply)  # noqa: SLF001
+            return await self._wait(command.reply, ACK_S, ref=ref)
+        ack = await self._asked(command, [command])
+        assert isinstance(ack, Delivery)
+        return ack if message_id is not None or not ack.duplicate else msgspec.structs.replace(ack, duplicate=False)
 
     def events(self, after: int = 0) -> AsyncIterator[Event]:
         """As :meth:`Session.events`; call it on a running loop."""
@@ -294,15 +397,37 @@ class AsyncSession:
         self._session._runtime._check_here()  # noqa: SLF001
         await asyncio.to_thread(self._session.close, grace_s=grace_s)
 
-    async def _wait(self, future: Future[_T], bound_s: float | None = None, sign: Future[Any] | None = None) -> _T:
+    async def _asked(self, submission: Submit, current: list[Submit]) -> Completion | Delivery:
+        session = self._session
+        while True:
+            current[:] = [submission]
+            ref = session._ref  # noqa: SLF001
+            try:
+                ref = session._tell(submission, submission.reply)  # noqa: SLF001
+                if submission.outcome is None:
+                    return await self._wait(submission.reply, ACK_S, ref=ref)
+                return await self._wait(submission.outcome, ACK_S, submission.reply, ref)
+            except SessionFailedError as error:
+                anew = await asyncio.to_thread(session._after_failure, submission, ref, error)  # noqa: SLF001
+                if not isinstance(anew, Submit):
+                    return anew
+                submission = anew
+
+    async def _wait(
+        self,
+        future: Future[_T],
+        bound_s: float | None = None,
+        sign: Future[Any] | None = None,
+        ref: Ref | None = None,
+    ) -> _T:
         waiting: asyncio.Future[Any] = asyncio.wrap_future(future)
         waiting.add_done_callback(_seen)
         waited = 0.0
+        ref = ref or self._session._ref  # noqa: SLF001
         while True:
             if sign is not None and sign.done():
                 bound_s = None
             step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
-            ref = self._session._ref  # noqa: SLF001
             alive = ref is not None and ref.is_alive()
             done, _ = await asyncio.wait({waiting}, timeout=step)
             if done:
@@ -310,7 +435,7 @@ class AsyncSession:
                 return result
             waited += step
             if not alive:
-                raise RejectedError("session_closed", "the session ended before it answered")
+                raise self._session._ended(ref, "the session ended before it answered")  # noqa: SLF001
             if _overdue(bound_s, waited, sign):
                 raise RejectedError("timeout", f"the session did not answer within {bound_s:g} s")
 
@@ -361,7 +486,7 @@ def _shown(value: object) -> str:
     return repr(value) if isinstance(value, int | float) else type(value).__name__
 
 
-def _command(what: Sendable, message_id: str | None, deadline_s: float | None) -> Submit | Control:
+def _command(what: Sendable, message_id: str | None, deadline_s: float | None, fresh_id: MessageId) -> Submit | Control:
     reply: Future[Delivery] = Future()
     match what:
         case Interrupt():
@@ -374,7 +499,7 @@ def _command(what: Sendable, message_id: str | None, deadline_s: float | None) -
         case Command():
             _check_text(what.text)
         case _:
-            return _submission(what, deadline_s, message_id, run=False, reply=reply, outcome=None)
+            return _submission(what, deadline_s, message_id, fresh_id, run=False, reply=reply, outcome=None)
     return Control(what=what, reply=reply)
 
 
@@ -382,6 +507,7 @@ def _submission(
     text: str,
     deadline_s: float | None,
     message_id: str | None,
+    fresh_id: MessageId,
     *,
     run: bool,
     reply: Future[Delivery],
@@ -395,6 +521,7 @@ def _submission(
         text=text,
         reply=reply,
         message_id=MessageId(message_id) if message_id is not None else None,
+        fresh_id=fresh_id,
         run=run,
         deadline_s=deadline_s,
         outcome=outcome,

@@ -32,7 +32,7 @@ RejectedKind = Literal[
     "not_delivered",
     "timeout",
 ]
-ProviderKind = Literal["provider_unavailable", "unsupported_cli_version", "launch_failed"]
+ProviderKind = Literal["provider_unavailable", "unsupported_cli_version", "launch_failed", "adapter_failed"]
 TransportKind = Literal["tmux_missing", "tmux_unsupported", "transport_failed", "transport_timeout"]
 JournalKind = Literal[
     "journal_unwritable",
@@ -112,8 +112,15 @@ class TransportTimeoutError(TransportError):
         self.after_s = after_s
 
 
+class SessionFailedError(RejectedError):
+    """``session_closed``: the session's actor failed before it answered. Another may take its place."""
+
+    def __init__(self, fault: str, *, remedy: str = "") -> None:
+        super().__init__("session_closed", f"the session's actor failed: {fault}", remedy=remedy)
+
+
 class ProviderError(LastwordError):
-    """The CLI could not be found, started or trusted."""
+    """The CLI could not be found, started or trusted, or its adapter raised (``adapter_failed``)."""
 
     def __init__(self, kind: ProviderKind, reason: str, *, remedy: str = "", provider: str = "") -> None:
         super().__init__(kind, reason, remedy=remedy, provider=provider)

@@ -24,6 +24,8 @@ ErrorKind = Literal[
     "interrupted",  # somebody cancelled (status cancelled)
     "provider_exited",  # the CLI is gone and its record, read to the end, holds no terminal record (status lost)
     "record_missing",  # its record was deleted or cut off under it, and the CLI is idle (status lost)
+    "adapter_failed",  # the adapter raised again and again: nobody can read how the turn ended (status lost)
+    "internal",  # the same of an actor of our own (status lost)
     "superseded",  # a later turn of the same conversation began without this one's end (status lost)
 ]
 

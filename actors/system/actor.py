@@ -105,6 +105,11 @@ class Actor(pykka.Actor):
         return self._cell.incarnation
 
     @property
+    def failure(self) -> BaseException | None:
+        """What this incarnation ends of; None where it did not fail."""
+        return self._cell.failure
+
+    @property
     def sender(self) -> Ref | None:
         """Who told the message in hand; None from outside of all actors."""
         envelope = self._cell.mailbox.current

@@ -161,6 +161,11 @@ class Cell:
             context.newborn = outer
 
     @property
+    def failure(self) -> BaseException | None:
+        """What the incarnation ends of."""
+        return self._failure.error if self._failure is not None else None
+
+    @property
     def kind(self) -> str:
         """The name of its actor's class; "" once it is dead."""
         return self._make[0].__name__ if self._make is not None else ""

@@ -81,6 +81,10 @@ class Ref:
         """Whether it still takes messages."""
         return not self._cell.mailbox.closed
 
+    def has_failed(self) -> bool:
+        """Whether it ends, or has ended, of what it raised."""
+        return self._cell.failure is not None or self._cell.ending_reason == "failed"
+
     def waiting(self) -> int:
         """Messages that are queued for it now."""
         return self._cell.mailbox.waiting()

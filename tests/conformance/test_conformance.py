@@ -13,9 +13,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from lastword.actors.core.adapter import Capability
+from lastword.actors.core.adapter import Capability, Oracle, PaneAdapter, StructuredAdapter
 from lastword.actors.core.delivery import TransportName
 from lastword.actors.core.facts import Fact, TurnClosed
+from lastword.actors.core.talk import Talk
+from lastword.runtime._handed_in import _parts_of
 from lastword.runtime.testing.conformance import (
     CERTIFICATIONS,
     FLOORS,
@@ -25,6 +27,8 @@ from lastword.runtime.testing.conformance import (
     Subject,
     claims_without_proof,
     due,
+    probe,
+    probes,
     proofs_without_claim,
     run_one,
     table,
@@ -110,6 +114,59 @@ def test_c52_what_is_shown_and_not_claimed_is_refused() -> None:
 
 
 @pytest.mark.tmux
+@pytest.mark.contract("C52")
+def test_c52_what_works_when_it_is_tried_and_is_not_claimed_is_refused(parrot: Any) -> None:
+    modest = claiming(parrot.SUBJECT)
+    found = [probe(modest, each) for each in probes(modest.adapter)]
+    told = [(each.certification, each.outcome, each.proves) for each in found if each is not None]
+    assert told == [
+        ("interrupt", "UNCLAIMED", "interrupt"),
+        ("resume", "UNCLAIMED", "resume"),
+        ("queue", "UNCLAIMED", "queues_while_busy"),
+    ]
+
+
+@pytest.mark.tmux
+@pytest.mark.contract("C52")
+def test_c52_what_does_not_work_when_it_is_tried_is_no_fault(parrot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lastword.runtime.testing.conformance._run.PROBE_WAIT_S", 3.0)
+    deaf = type("Deaf", (parrot.ParrotAdapter,), {"capabilities": frozenset(), "interrupt_keys": lambda _: ("C-g",)})()
+    subject = msgspec.structs.replace(parrot.SUBJECT, adapter=deaf)
+    assert probe(subject, CERTIFICATIONS["interrupt"]) is None
+    mute = msgspec.structs.replace(subject, words=msgspec.structs.replace(subject.words, slow=""))
+    assert probe(mute, CERTIFICATIONS["queue"]) is None
+
+
+@pytest.mark.contract("C52")
+def test_c52_what_is_claimed_is_not_tried_again_nor_a_queue_where_the_turn_takes_the_message(parrot: Any) -> None:
+    assert probes(parrot.SUBJECT.adapter) == ()
+    takes = claiming(parrot.SUBJECT, "interrupt", "resume", "absorbs_while_busy")
+    assert probes(takes.adapter) == ()
+    assert [each.name for adapter in DRIVEN for each in probes(adapter)] == [], "of the built-in ones"
+
+
+@pytest.mark.tmux
+@pytest.mark.contract("C52")
+def test_c52_a_record_without_times_does_not_say_when_a_turn_was_over(parrot: Any) -> None:
+    class Timeless(parrot.ParrotOracle):
+        def feed(self, source: str, chunk: bytes) -> list[Fact]:
+            facts: list[Fact] = []
+            for fact in super().feed(source, chunk):
+                evidence = msgspec.structs.replace(fact.evidence, native_at=None)  # type: ignore[union-attr]
+                facts.append(msgspec.structs.replace(fact, evidence=evidence))
+            return facts
+
+    class Adapter(parrot.ParrotAdapter):
+        def oracle(self, source: Any, native_session: str, offset: int = 0) -> Any:
+            return Timeless(offset)
+
+    subject = msgspec.structs.replace(parrot.SUBJECT, adapter=Adapter())
+    result = run_one(subject, CERTIFICATIONS["stall_diagnosis"])
+    assert result.outcome == "FAILED"
+    assert "tells no time" in result.why
+
+
+@pytest.mark.tmux
 @pytest.mark.contract("C05")
 def test_c05_a_completion_that_comes_late_fails_the_certification(parrot: Any) -> None:
     class Slow(parrot.ParrotOracle):
@@ -188,6 +245,26 @@ def test_c53_a_third_partys_adapter_is_certified_by_the_same_kit_through_pytest(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "parrot 1.0.0 over tmux (real): CERTIFIED" in done.stdout
     assert "13 passed" in done.stdout
+
+
+@pytest.mark.contract("C53")
+@pytest.mark.parametrize("name", ["plain_turn", "failure", "oracle_rules", "fresh_process"])
+def test_c53_a_third_partys_cli_that_is_a_process_a_turn_is_certified_by_the_same_kit(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    subject = importlib.import_module("quill_adapter").SUBJECT
+    assert claims_without_proof(subject) == ()
+    assert probes(subject.adapter) == ()
+    result = run_one(subject, CERTIFICATIONS[name])
+    assert (result.outcome, result.why) == ("passed", "")
+
+
+def test_every_part_of_an_adapter_stands_in_the_checklist() -> None:
+    checklist = (EXAMPLES.parents[1] / "docs" / "adding-a-provider.md").read_text(encoding="utf-8")
+    for kind in (PaneAdapter, StructuredAdapter, Oracle, Talk):
+        missing = [name for name in _parts_of(kind) if f"`{name}" not in checklist]
+        assert not missing, (kind.__name__, missing)
 
 
 def test_lastword_certify_prints_the_table_and_its_exit_code_tells() -> None:

@@ -321,6 +321,8 @@ def stall_diagnosis(bench: Bench) -> None:
     end = missed.ends[-1]
     assert (end.native_turn, end.answer) == (done.native_turn_id, "the very text")
     assert end.evidence.offset == done.evidence.offset
+    if bench.subject.adapter.transport == "tmux":  # a stream that is ours is stamped by us; a file of the CLI's is not
+        assert end.evidence.native_at is not None, "its record tells no time: nothing says when that turn was over"
     assert end.evidence.native_at == done.times.native_ended_at, "not the time of that turn"
     assert unobserved(facts, done.evidence.offset + 1, natives) is None, "told again what was observed already"
     nobody = unobserved(facts, done.evidence.offset - 1, frozenset({"a turn that never was"}))

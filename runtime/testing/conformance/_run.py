@@ -106,6 +106,40 @@ def proofs_without_claim(subject: Subject, results: Iterable[Result]) -> tuple[R
     )
 
 
+PROBE_WAIT_S = 20.0
+"""How long a probe waits for any one thing: one that shows nothing is no fault."""
+
+
+def probes(adapter: AnyAdapter) -> tuple[Certification, ...]:
+    """What is tried though it is not claimed, for it can be tried on any CLI: a text, a key, a second start. A message
+    while busy that goes into the running turn, as claimed, is no queue.
+    """
+    claimed = adapter.capabilities
+    tried: dict[str, frozenset[Capability]] = {
+        "interrupt": frozenset(),
+        "resume": frozenset(),
+        "queue": frozenset({"absorbs_while_busy", "injects_while_busy"}),
+    }
+    return tuple(
+        CERTIFICATIONS[name]
+        for name, instead in tried.items()
+        if CERTIFICATIONS[name].proves not in claimed and not instead & claimed
+    )
+
+
+def probe(subject: Subject, each: Certification) -> Result | None:
+    """The refusal, where it is shown all the same: a host would not know of it. None where it is not, or where its CLI
+    cannot be asked for it.
+    """
+    if not getattr(subject.words, each.word):
+        return None
+    impatient = msgspec.structs.replace(subject, wait_s=min(subject.wait_s, PROBE_WAIT_S))
+    shown = run_one(impatient, each)
+    if shown.outcome != "passed":
+        return None
+    return msgspec.structs.replace(shown, outcome="UNCLAIMED", why="shown when it was tried, and not claimed")
+
+
 def certify(subject: Subject, *, only: Sequence[str] = (), told: Callable[[Result], None] = lambda _: None) -> Report:
     """Certify it, one after the other.
 
@@ -126,6 +160,10 @@ def certify(subject: Subject, *, only: Sequence[str] = (), told: Callable[[Resul
             results.append(run_one(subject, each))
             told(results[-1])
     results += proofs_without_claim(subject, results)
+    if not only:
+        for unclaimed in filter(None, (probe(subject, each) for each in probes(subject.adapter))):
+            results.append(unclaimed)
+            told(unclaimed)
     return Report(
         provider=subject.adapter.name,
         transport=subject.adapter.transport,

@@ -1,12 +1,14 @@
 """Another process that sees record files grow, and when: what a completion is measured against. Stdlib only.
 
 Run by its path it is that process: folders come on its stdin, a line each; each time that a file in one of them has
-grown, one line of JSON goes to stdout: path, bytes, Unix seconds. It ends with its stdin. inotify(7) tells it, or,
-where there is none, a look every 2 ms. :class:`Witness` starts it and reads it.
+grown, one line of JSON goes to stdout: path, bytes, Unix seconds; and one with -1 bytes once a folder is watched. It
+ends with its stdin. inotify(7) tells it, or, where there is none, a look every 2 ms. :class:`Witness` starts it and
+reads it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -21,6 +23,8 @@ from typing import Any, Self
 
 LOOK_S = 0.002
 STOP_S = 5.0
+WATCHING_S = 10.0
+"""How long the process may take until it watches a folder: it may have to start first."""
 _MASK = 0x2 | 0x80 | 0x100  # modified, moved to, created
 _HEADER = struct.Struct("iIII")
 
@@ -31,6 +35,8 @@ class Witness:
     def __init__(self) -> None:
         self._seen: dict[str, list[tuple[int, float]]] = {}
         self._folders: set[str] = set()
+        self._watched: set[str] = set()
+        self._ended = False
         self._changed = threading.Condition()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -46,7 +52,8 @@ class Witness:
         if process is None:
             return
         assert process.stdin is not None
-        process.stdin.close()
+        with contextlib.suppress(OSError):  # what was to be told to one that is gone
+            process.stdin.close()
         try:
             process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -54,13 +61,20 @@ class Witness:
             process.wait()
 
     def watch(self, folder: Path) -> None:
-        """See what grows in it from now on; it may not exist yet."""
+        """See what grows in it from the return of this call on; it may not exist yet. Blocks for
+        :data:`WATCHING_S` at most.
+        """
         if str(folder) in self._folders or self._process is None:
             return
         self._folders.add(str(folder))
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(str(folder)).encode() + b"\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps(str(folder)).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            return  # it is gone: nothing is seen, and what was to be measured says so
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or str(folder) in self._watched, WATCHING_S)
 
     def watches(self, folder: Path) -> bool:
         """Whether it was told of that folder."""
@@ -83,8 +97,14 @@ class Witness:
             for line in process.stdout:
                 path, size, at = json.loads(line)
                 with self._changed:
-                    self._seen.setdefault(path, []).append((size, at))
+                    if size < 0:
+                        self._watched.add(path)
+                    else:
+                        self._seen.setdefault(path, []).append((size, at))
                     self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
 
 class _Eyes:
@@ -118,10 +138,10 @@ class _Eyes:
                 for line in lines:
                     folder = json.loads(line)
                     self._wanted.append(folder)
-                    if not self._add(folder):
-                        continue
-                    for name in os.listdir(folder):  # noqa: PTH208 - what stands there was written before
-                        self._sizes[f"{folder}/{name}"] = self._size(f"{folder}/{name}")
+                    if self._add(folder):
+                        for name in os.listdir(folder):  # noqa: PTH208 - what stands there was written before
+                            self._sizes[f"{folder}/{name}"] = self._size(f"{folder}/{name}")
+                    os.write(1, json.dumps([folder, -1, time.time()]).encode() + b"\n")
 
     def _add(self, folder: str) -> bool:
         """Watch it, or the nearest folder above it that is there."""
@@ -132,9 +152,13 @@ class _Eyes:
             self._folders[handle] = folder
             return True
         above = os.path.dirname(folder)  # noqa: PTH120
-        if above != folder:
-            self._add(above)
-        return False
+        if above == folder or not self._add(above):
+            return False
+        handle = self._libc.inotify_add_watch(self._inotify, os.fsencode(folder), _MASK)
+        if handle < 0:
+            return False
+        self._folders[handle] = folder  # it was made while the one above was not watched yet
+        return True
 
     def _events(self, now: float) -> None:
         data = os.read(self._inotify, 1 << 16)
