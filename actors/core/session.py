@@ -57,8 +57,8 @@ RECORD_SKEW_S = 1.0
 """How much earlier than our own stamp of a message the CLI may stamp its record of it. One machine, one clock; where
 that clock was set back since, by so much more (:meth:`SessionCore.clock_seen`)."""
 OUR_ENTER_S = 2.0
-"""So long behind our Enter, by the CLI's own stamp, a prompt that is like our text may be the one that it made (a record
-follows Enter within 0.7 s on a loaded machine). Later ones are left to whoever typed them."""
+"""So long behind our Enter, by the CLI's own stamp, a prompt that is like our text may be the one that it made (a
+record follows Enter within 0.7 s on a loaded machine). Later ones are left to whoever typed them."""
 UNOWNED_MAX = 100
 """Prompts that nobody sent through us and whose stamps are remembered."""
 CLOSED_KEPT_MAX = 1_000
