@@ -194,6 +194,8 @@ class Runtime:
         )
         self._guardian = self._system.spawn(Guardian, self._writer, _Keeper(self), name="sessions")
         self._faults: dict[SessionId, Fault] = {}
+        self._moved = threading.Condition()
+        """Told whenever an actor of a session has taken the place of one that failed, or none will."""
         self._revivals: dict[SessionId, int] = {}
         self._policy = PolicyDesk(dialog_policy) if dialog_policy is not None else None
         self._edges: dict[TransportName, Edge] = {} if edge is None else {edge.transport.name: edge}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import math
-import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,7 +60,6 @@ class Session:
         self._ref = ref
         self._fault = ""
         """Why its actor failed, and no other takes its place in this life."""
-        self._moved = threading.Condition()
         self._held = held
         """Its CLI lives and is not ours: it can be read here, and nothing else."""
 
@@ -209,15 +207,15 @@ class Session:
 
     def _replaced(self, ref: Ref | None) -> None:
         """Its actor failed, and that one has taken its place."""
-        with self._moved:
+        with self._runtime._moved:  # noqa: SLF001
             self._ref = ref
-            self._moved.notify_all()
+            self._runtime._moved.notify_all()  # noqa: SLF001
 
     def _given_up(self, fault: str) -> None:
         """Its actor failed too often: what was open has its last word on record, and no other takes its place."""
-        with self._moved:
+        with self._runtime._moved:  # noqa: SLF001
             self._fault = fault
-            self._moved.notify_all()
+            self._runtime._moved.notify_all()  # noqa: SLF001
 
     def _asked(self, submission: Submit, current: list[Submit]) -> Completion | Delivery:
         """Tell it, and wait for what was asked for, also past an actor that failed: who takes its place is asked the
@@ -253,8 +251,8 @@ class Session:
 
         while not moved() and waited < REPLACED_S:
             step = runtime._system.wait_s(moved, LIVENESS_S)  # noqa: SLF001
-            with self._moved:
-                self._moved.wait_for(moved, step)
+            with self._runtime._moved:  # noqa: SLF001
+                self._runtime._moved.wait_for(moved, step)  # noqa: SLF001
             waited += LIVENESS_S
         message_id = submission.message_id or submission.fresh_id
         assert message_id is not None

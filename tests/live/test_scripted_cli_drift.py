@@ -351,7 +351,14 @@ def play(argv: list[str], stage: Rehearsal, scenario: Callable[[Run], None]) -> 
         return shape(run), registry, pane.transcript(session_id)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+QUICK = [plain, tool, queued_mid_tool, early_escape, pasted, api_error, clear, permission_yes, background_agent]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [each if each in QUICK else pytest.param(each, marks=pytest.mark.full) for each in SCENARIOS],
+    ids=lambda scenario: scenario.__name__,
+)
 def test_the_scripted_cli_records_what_the_real_one_records(scenario: Callable[[Run], None], stage: Rehearsal) -> None:
     real, registry, path = play([CLAUDE], stage, scenario)
     assert path.exists()
