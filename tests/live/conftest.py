@@ -36,6 +36,11 @@ FULL_TESTS = {
         "test_c17_host_and_agent_killed_lose_the_turn_once_and_the_session_resumes",
         "test_c17_a_resumed_conversation_is_told_anew_and_none_of_it_is_an_answer",
         "test_c61_after_the_close_nothing_of_a_session_is_left",
+        "test_c51_sessions_in_one_directory_do_not_hear_each_other[qwen-8]",
+        "test_c51_sessions_in_one_directory_do_not_hear_each_other[opencode-8]",
+        "test_c20_ten_messages_at_once_each_end_in_exactly_one_completion[qwen]",
+        "test_c20_ten_messages_at_once_each_end_in_exactly_one_completion[opencode]",
+        "test_c08_an_agent_killed_mid_turn_loses_it_and_what_was_held_goes_to_the_next[gemini]",
     },
     "test_structured_codex": {
         "test_c24_every_text_reaches_the_model_as_written",
