@@ -1,4 +1,4 @@
-"""Who holds a process that outlives its host (docs/adr/0019): an flock on the process's own entry in ``/proc``.
+"""Who holds a process that outlives its host (docs/adr/0020): an flock on the process's own entry in ``/proc``.
 
 Such a lock depends on no file that somebody could delete, copy or move: it is on the very thing that is fenced. The
 kernel ends it with its holder, however that ends; a stopped host holds it; it dies with the process.

@@ -44,7 +44,7 @@ class Lodger(msgspec.Struct, frozen=True):
 
 class Owner(msgspec.Struct, frozen=True):
     """Who asks: a journal by its id, and what its host holds. A server is *ours* where it was started for that journal
-    and no other living host holds it: only then it is spoken to or ended (docs/adr/0019).
+    and no other living host holds it: only then it is spoken to or ended (docs/adr/0020).
     """
 
     journal: str = ""

@@ -34,9 +34,9 @@ def transcript(folder, mib, **options):
     return path, write_transcript(path, mib * MIB, **options)
 
 
-def judge(folder, case, offset, mib):
+def judge(folder, case, offset, mib, tries=TRIES):
     """Measured up to three times: a neighbour that takes the machine away is none of the product's."""
-    for _ in range(TRIES):
+    for _ in range(tries):
         for left in ("state", "warm"):
             shutil.rmtree(folder / left, ignore_errors=True)
         measured = attach(folder, case, offset=offset)
@@ -71,7 +71,7 @@ def test_c17_two_gigabytes_are_taken_over_at_once_in_bounded_memory(tmp_path):
     path, offset = transcript(tmp_path, FULL_MIB)
     try:
         for case in CASES:
-            judge(tmp_path, case, offset, FULL_MIB)
+            judge(tmp_path, case, offset, FULL_MIB, tries=1)  # the promise itself: the stress run has the machine
         print("read, peak MiB:", read_peak_mib(path))
     finally:
         path.unlink()
