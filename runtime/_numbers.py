@@ -26,7 +26,7 @@ from lastword.actors.core.ids import MessageId, SessionId, TurnId
 from lastword.actors.core.outcome import Completion, Status
 from lastword.actors.core.ports import MessageRow, SessionRow, TurnRow
 from lastword.actors.core.snapshot import SessionState
-from lastword.runtime._top import RECENT_MAX, Look, TopLine, percentiles, place_of, window
+from lastword.runtime._top import RECENT_MAX, Look, TopLine, percentiles, places, window
 from lastword.runtime.metrics import BOUNDS_S, Boundary, Completions, Histogram
 
 TOLD_MAX: Final = 4096
@@ -285,22 +285,7 @@ class Numbers:
         """
         with self._lock:
             known = list(self._known.values())
-        places = [
-            (
-                place_of(
-                    look.sort,
-                    each.session_id,
-                    each.state,
-                    open_work=bool(each.turns or each.waiting),
-                    state_at=each.state_at,
-                    last_at=each.last_at,
-                    last_commit_s=each.last_commit_s,
-                ),
-                number,
-            )
-            for number, each in enumerate(known)
-        ]
-        offset, chosen = window(places, look)
+        offset, chosen = window(places(known, look), look)
         with self._lock:
             lines = [(_line(each := known[number], now, mailboxes), each.recent[:]) for number in chosen]
         return offset, tuple(_measured_line(line, recent) for line, recent in lines)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterable, Sequence, Sized
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -145,6 +145,44 @@ _RANKS: Final[dict[SessionState, float]] = {
     "idle": 4.0,
     "closed": 5.0,
 }
+
+
+class Standing(Protocol):
+    """A session as its place is found; ``turns`` and ``waiting``: what is open, empty or 0 where nothing is."""
+
+    @property
+    def session_id(self) -> SessionId: ...
+    @property
+    def state(self) -> SessionState: ...
+    @property
+    def state_at(self) -> float | None: ...
+    @property
+    def last_at(self) -> float | None: ...
+    @property
+    def last_commit_s(self) -> float | None: ...
+    @property
+    def turns(self) -> Sized: ...
+    @property
+    def waiting(self) -> Sized | int: ...
+
+
+def places(stands: Iterable[Standing], look: Look) -> list[tuple[Place, int]]:
+    """The place of each, and its number."""
+    return [
+        (
+            place_of(
+                look.sort,
+                each.session_id,
+                each.state,
+                open_work=bool(each.turns or each.waiting),
+                state_at=each.state_at,
+                last_at=each.last_at,
+                last_commit_s=each.last_commit_s,
+            ),
+            number,
+        )
+        for number, each in enumerate(stands)
+    ]
 
 
 def window(places: Sequence[tuple[Place, int]], look: Look) -> tuple[int, list[int]]:

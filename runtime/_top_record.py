@@ -23,7 +23,7 @@ from lastword.actors.core.ports import TurnRow
 from lastword.actors.core.snapshot import SessionState
 from lastword.runtime._journal_file import FILE_NAME, JournalFile, corrupt, translated
 from lastword.runtime._numbers import LIVE_STATES
-from lastword.runtime._top import LINES_MAX, RECENT_MAX, Look, Top, TopLine, percentiles, place_of, window
+from lastword.runtime._top import LINES_MAX, RECENT_MAX, Look, Top, TopLine, percentiles, places, window
 
 REST_FACTOR: Final = 20
 """A journal that grows is read for one part in so many of the time."""
@@ -104,22 +104,7 @@ class RecordTop:
             self._files = ()  # the next one is another one
         if not self._files or (files != self._files and self._mono() >= self._not_before_s):
             self._read(files)
-        places = [
-            (
-                place_of(
-                    look.sort,
-                    each.session_id,
-                    each.state,
-                    open_work=bool(each.turns or each.waiting),
-                    state_at=each.state_at,
-                    last_at=each.last_at,
-                    last_commit_s=each.last_commit_s,
-                ),
-                number,
-            )
-            for number, each in enumerate(self._stands)
-        ]
-        offset, chosen = window(places, look)
+        offset, chosen = window(places(self._stands, look), look)
         shown = [self._stands[number] for number in chosen]
         self._outline(shown)
         now = self._wall()
