@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from lastword.actors.core.policy import DialogPolicy, answer_trust
     from lastword.actors.core.snapshot import Dialog, Snapshot
     from lastword.actors.core.tools import Tool, ToolCall
-    from lastword.runtime._runtime import AsyncRuntime, Runtime
+    from lastword.runtime._async_runtime import AsyncRuntime
+    from lastword.runtime._runtime import Runtime
     from lastword.runtime._session import AsyncSession, Session
 
 __all__ = [
@@ -76,7 +77,8 @@ _HOMES = {
     "lastword.actors.core.policy": ("DialogPolicy", "answer_trust"),
     "lastword.actors.core.snapshot": ("Dialog", "Snapshot"),
     "lastword.actors.core.tools": ("Tool", "ToolCall"),
-    "lastword.runtime._runtime": ("AsyncRuntime", "Runtime"),
+    "lastword.runtime._async_runtime": ("AsyncRuntime",),
+    "lastword.runtime._runtime": ("Runtime",),
     "lastword.runtime._session": ("AsyncSession", "Session"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

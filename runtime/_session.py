@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +22,7 @@ from lastword.actors.session import Abandon, CloseSession, Control, GetSnapshot,
 
 if TYPE_CHECKING:
     from lastword.actors.system.ref import Ref
-    from lastword.runtime._runtime import Runtime
+    from lastword.runtime._shared import Shared
 
 ACK_S = 30.0
 """How long an acknowledgement may take (it waits for the journal's commit only)."""
@@ -54,8 +54,17 @@ class Session:
     Made by :meth:`lastword.Runtime.session`.
     """
 
-    def __init__(self, runtime: Runtime, session_id: SessionId, ref: Ref | None, *, held: bool = False) -> None:
-        self._runtime = runtime
+    def __init__(
+        self,
+        shared: Shared,
+        session_id: SessionId,
+        ref: Ref | None,
+        *,
+        held: bool = False,
+        on_closed: Callable[[Session], None] | None = None,
+    ) -> None:
+        self._shared = shared
+        self._on_closed = on_closed
         self._session_id = session_id
         self._ref = ref
         self._fault = ""
@@ -106,7 +115,7 @@ class Session:
             assert current[0].outcome is not None
             done = self._wait(current[0].outcome)
         assert isinstance(done, Completion)
-        return self._runtime._hub.returned(done)  # noqa: SLF001
+        return self._shared.hub.returned(done)
 
     def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
         """Submit a message, or an Interrupt, an Answer to a dialog, or a Command of the CLI's own.
@@ -135,7 +144,7 @@ class Session:
             UsageError: ``usage``: ``after`` is no ``seq``.
         """
         check_after(after)
-        return self._runtime._subscribe(self._session_id, after)  # noqa: SLF001
+        return self._shared.hub.subscribe(self._session_id, after)
 
     def snapshot(self) -> Snapshot:
         """What the session is now.
@@ -144,10 +153,10 @@ class Session:
             ActorError: ``actor_timeout``: it did not answer within :data:`SNAPSHOT_S`.
             RejectedError: ``overloaded``: too many calls wait for it.
         """
-        self._runtime._check_here()  # noqa: SLF001
+        self._shared.check_here()
         if self._ref is None or not self._ref.is_alive():
-            return self._runtime._recorded_snapshot(self._session_id)  # noqa: SLF001
-        calls_max = self._runtime._limits.calls_max  # noqa: SLF001
+            return self._shared.on_record.snapshot(self._session_id)
+        calls_max = self._shared.limits.calls_max
         try:
             snapshot: Snapshot = self._ref.ask(GetSnapshot(), timeout_s=SNAPSHOT_S, waiting_max=calls_max)
         except LastwordError as error:
@@ -155,7 +164,7 @@ class Session:
                 raise overloaded(f"{calls_max} calls wait for this session") from error
             if error.kind != "actor_dead":
                 raise
-            return self._runtime._recorded_snapshot(self._session_id)  # noqa: SLF001
+            return self._shared.on_record.snapshot(self._session_id)
         return snapshot
 
     def close(self, *, grace_s: float = 2.0) -> None:
@@ -171,7 +180,7 @@ class Session:
                 ``close`` waits for that.
             RejectedError: ``timeout``: it did not end within :data:`CLOSE_S`.
         """
-        self._runtime._check_here()  # noqa: SLF001
+        self._shared.check_here()
         check_grace(grace_s)
         if self._held:
             raise _held_error(self._session_id)
@@ -181,8 +190,8 @@ class Session:
 
     def _close(self, grace_s: float, *, forever: bool) -> None:
         self._await_close(self._ask_close(grace_s, forever=forever), CLOSE_S, journal_s=grace_s + JOURNAL_S)
-        if forever and self._ref is not None:
-            self._runtime._forget(self)  # noqa: SLF001
+        if forever and self._ref is not None and self._on_closed is not None:
+            self._on_closed(self)
 
     def _ask_close(self, grace_s: float, *, forever: bool) -> Future[None] | None:
         """None where there is nothing to close."""
@@ -207,15 +216,15 @@ class Session:
 
     def _replaced(self, ref: Ref | None) -> None:
         """Its actor failed, and that one has taken its place."""
-        with self._runtime._moved:  # noqa: SLF001
+        with self._shared.faults.moved:
             self._ref = ref
-            self._runtime._moved.notify_all()  # noqa: SLF001
+            self._shared.faults.moved.notify_all()
 
     def _given_up(self, fault: str) -> None:
         """Its actor failed too often: what was open has its last word on record, and no other takes its place."""
-        with self._runtime._moved:  # noqa: SLF001
+        with self._shared.faults.moved:
             self._fault = fault
-            self._runtime._moved.notify_all()  # noqa: SLF001
+            self._shared.faults.moved.notify_all()
 
     def _asked(self, submission: Submit, current: list[Submit]) -> Completion | Delivery:
         """Tell it, and wait for what was asked for, also past an actor that failed: who takes its place is asked the
@@ -244,25 +253,25 @@ class Session:
         Raises:
             SessionFailedError: it was not accepted, and nobody takes its place.
         """
-        waited, runtime = 0.0, self._runtime
+        waited, shared = 0.0, self._shared
 
         def moved() -> bool:
-            return self._ref is not ref or bool(self._fault) or runtime._closed  # noqa: SLF001
+            return self._ref is not ref or bool(self._fault) or shared.ended()
 
         while not moved() and waited < REPLACED_S:
-            step = runtime._system.wait_s(moved, LIVENESS_S)  # noqa: SLF001
-            with self._runtime._moved:  # noqa: SLF001
-                self._runtime._moved.wait_for(moved, step)  # noqa: SLF001
+            step = shared.system.wait_s(moved, LIVENESS_S)
+            with self._shared.faults.moved:
+                self._shared.faults.moved.wait_for(moved, step)
             waited += LIVENESS_S
         message_id = submission.message_id or submission.fresh_id
         assert message_id is not None
-        if self._ref is ref or runtime._closed:  # noqa: SLF001
-            row = runtime._message(message_id)  # noqa: SLF001
+        if self._ref is ref or shared.ended():
+            row = shared.on_record.message(message_id)
             if row is None:
                 raise error
             if submission.outcome is None:
                 return delivery_of(row)
-            done = runtime.completion(row.turn_id) if row.turn_id is not None else None
+            done = shared.on_record.completion(row.turn_id) if row.turn_id is not None else None
             if done is None:
                 raise error
             return done
@@ -271,8 +280,8 @@ class Session:
 
     def _tell(self, command: Submit | Control | SwitchTo, reply: Future[Any]) -> Ref | None:
         """Whom it was told."""
-        self._runtime._check_here()  # noqa: SLF001
-        calls_max = self._runtime._limits.calls_max  # noqa: SLF001  # the rest of its mailbox is for its own actors
+        self._shared.check_here()
+        calls_max = self._shared.limits.calls_max  # the rest of its mailbox is for its own actors
         if self._held:
             raise _held_error(self._session_id)
         ref = self._ref
@@ -285,13 +294,13 @@ class Session:
 
     @property
     def _fresh_id(self) -> MessageId:
-        return self._runtime._fresh_id()  # noqa: SLF001
+        return self._shared.fresh_id()
 
     def _ended(self, ref: Ref | None, reason: str) -> RejectedError:
         """Why that actor does not answer any more."""
         if ref is None or not ref.has_failed():
             return RejectedError("session_closed", reason)
-        fault = self._fault or self._runtime._fault_of(self._session_id) or reason  # noqa: SLF001
+        fault = self._fault or self._shared.faults.why(self._session_id) or reason
         remedy = "Repair what failed, and open the runtime again" if self._fault else ""
         return SessionFailedError(fault, remedy=remedy)
 
@@ -320,14 +329,14 @@ class Session:
             step = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited))
             alive = ref is not None and ref.is_alive()
             try:
-                return future.result(timeout=self._runtime._system.wait_s(future.done, step))  # noqa: SLF001
+                return future.result(timeout=self._shared.system.wait_s(future.done, step))
             except concurrent.futures.TimeoutError:
                 if future.done():
                     continue
                 waited += step
                 if not alive:
                     raise self._ended(ref, "the session ended before it answered") from None
-                trouble = self._runtime._journal.trouble if journal_s is not None else None  # noqa: SLF001
+                trouble = self._shared.journal.trouble if journal_s is not None else None
                 failing = failing + step if trouble is not None else 0.0
                 if trouble is not None and journal_s is not None and failing >= journal_s:
                     raise trouble from None
@@ -368,7 +377,7 @@ class AsyncSession:
             session._abandon(current[0])  # noqa: SLF001
             raise
         assert isinstance(done, Completion)
-        return session._runtime._hub.returned(done)  # noqa: SLF001
+        return session._shared.hub.returned(done)  # noqa: SLF001
 
     async def send(self, what: Sendable, *, message_id: str | None = None, deadline_s: float | None = None) -> Delivery:
         """As :meth:`Session.send`."""
@@ -383,16 +392,16 @@ class AsyncSession:
     def events(self, after: int = 0) -> AsyncIterator[Event]:
         """As :meth:`Session.events`; call it on a running loop."""
         check_after(after)
-        return self._session._runtime._async_subscribe(self.session_id, after)  # noqa: SLF001
+        return self._session._shared.hub.async_subscribe(self.session_id, after)  # noqa: SLF001
 
     async def snapshot(self) -> Snapshot:
         """As :meth:`Session.snapshot`."""
-        self._session._runtime._check_here()  # noqa: SLF001
+        self._session._shared.check_here()  # noqa: SLF001
         return await asyncio.to_thread(self._session.snapshot)
 
     async def close(self, *, grace_s: float = 2.0) -> None:
         """As :meth:`Session.close`."""
-        self._session._runtime._check_here()  # noqa: SLF001
+        self._session._shared.check_here()  # noqa: SLF001
         await asyncio.to_thread(self._session.close, grace_s=grace_s)
 
     async def _asked(self, submission: Submit, current: list[Submit]) -> Completion | Delivery:

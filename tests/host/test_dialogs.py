@@ -426,8 +426,8 @@ def test_c25_a_session_that_is_taken_over_asks_again_and_the_word_to_the_one_bef
     rig = make(manual=True, dialog_policy=policy)
     session, cli = opened(rig)
     until(lambda: len(policy.asked) == 1)
-    edge = rig.runtime._edges["memory"]
-    rig.runtime._edges["memory"] = msgspec.structs.replace(
+    edge = rig.runtime._edges.opened["memory"]
+    rig.runtime._edges.opened["memory"] = msgspec.structs.replace(
         edge, reattach=lambda row: Survivor(endpoint=cli, epoch=row.epoch) if cli.alive else None
     )
     failed = session._ref

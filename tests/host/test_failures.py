@@ -400,8 +400,8 @@ def test_c40_a_session_whose_actor_failed_is_taken_over_with_its_living_cli_and_
     rig = make(manual=True)
     session = rig.session()
     cli = rig.ready(session)
-    edge = rig.runtime._edges["memory"]
-    rig.runtime._edges["memory"] = msgspec.structs.replace(
+    edge = rig.runtime._edges.opened["memory"]
+    rig.runtime._edges.opened["memory"] = msgspec.structs.replace(
         edge, reattach=lambda row: Survivor(endpoint=cli, epoch=row.epoch) if cli.alive else None
     )
     ack = session.send("go")

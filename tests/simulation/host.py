@@ -96,7 +96,7 @@ class Run:
             durability="process",
             simulation=self.simulation,
         )
-        self.runtime._versions = VERSIONS
+        self.runtime._providers.versions = VERSIONS
         self._record = self.runtime._journal._record
         self.runtime._journal._record = self._recording  # type: ignore[method-assign]
         committer = self.runtime._writer._cell.actor.committer  # type: ignore[union-attr]
