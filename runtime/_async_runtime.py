@@ -10,9 +10,9 @@ from typing import Self
 
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import SessionRow
+from lastword.runtime._async_session import AsyncSession
 from lastword.runtime._close_report import CloseReport
 from lastword.runtime._runtime import Runtime
-from lastword.runtime._session import AsyncSession
 from lastword.runtime.metrics import Metrics
 
 

@@ -42,7 +42,8 @@ from lastword.runtime._on_record import OnRecord
 from lastword.runtime._policy import PolicyDesk, check_policy
 from lastword.runtime._providers import Providers
 from lastword.runtime._readings import metrics_of, top_of
-from lastword.runtime._session import Session, check_grace
+from lastword.runtime._requests import check_grace
+from lastword.runtime._session import Session
 from lastword.runtime._session_config import SessionConfig
 from lastword.runtime._sessions import Sessions
 from lastword.runtime._shared import Shared

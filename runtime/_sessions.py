@@ -26,6 +26,7 @@ from lastword.runtime._providers import Providers
 from lastword.runtime._session import Session
 from lastword.runtime._session_config import SessionConfig, config_of
 from lastword.runtime._shared import Shared
+from lastword.runtime._steps import blocked
 
 CLOSE_SESSIONS_S = 8.0
 """At the runtime's end: how long beyond the grace a session may take; then it is left, and named in the report."""
@@ -129,7 +130,7 @@ class Sessions:
         executable, version = self._providers.fit(adapter, row.cwd, wanted)
         config = msgspec.structs.replace(wanted, cli_version=version)
         native = adapter.new_native_session(self._shared.entropy(16))
-        session._switch(  # noqa: SLF001
+        session._switch(  # noqa: SLF001 - one facade in two modules
             deps=self._deps(adapter, self._edges.open(adapter.transport)),
             request=self._providers.request(native, row.cwd, executable, config),
             config=config.stored(),
@@ -140,16 +141,16 @@ class Sessions:
     def close(self, grace_s: float) -> tuple[str, ...]:
         """End all that are here, at the same time, since each may need its grace; names of those that did not end."""
         with self._lock:
-            sessions = list(self._here.values())
+            counterparts = [session._counterpart for session in self._here.values()]  # noqa: SLF001 - as above
         left: list[str] = []
         now_s = self._shared.system.clock.monotonic
         until_s = now_s() + grace_s + CLOSE_SESSIONS_S
-        asked = [(session, session._ask_close(grace_s, forever=False)) for session in sessions]  # noqa: SLF001
-        for session, reply in asked:
+        asked = [(each, each.ask_close(grace_s, forever=False)) for each in counterparts]
+        for each, reply in asked:
             try:
-                session._await_close(reply, max(0.0, until_s - now_s()))  # noqa: SLF001
+                blocked(each.closed(reply, bound_s=max(0.0, until_s - now_s())), self._shared.system)
             except LastwordError:
-                left.append(session.session_id)
+                left.append(each.session_id)
         return tuple(left)
 
     def _forget(self, session: Session) -> None:
@@ -225,14 +226,14 @@ class Sessions:
         revived = self._revive(row, survivor)
         with self._lock:
             self._here[session_id] = session
-        session._replaced(revived._ref)  # noqa: SLF001
+        session._counterpart.replaced(revived._counterpart.ref)  # noqa: SLF001 - as above
         return []
 
     def given_up(self, session_id: SessionId) -> None:
         """Its last words are on record: no other takes its place."""
         session, last = self.get(session_id), self._shared.faults.last(session_id)
         if session is not None and last is not None and last[1] > REVIVALS_MAX:
-            session._given_up(last[0].what)  # noqa: SLF001
+            session._counterpart.given_up(last[0].what)  # noqa: SLF001 - as above
 
     def _end_cli(self, row: SessionRow) -> None:
         survivor = self._edges.open(row.transport).reattach(row)

@@ -430,9 +430,9 @@ def test_c25_a_session_that_is_taken_over_asks_again_and_the_word_to_the_one_bef
     rig.runtime._edges.opened["memory"] = msgspec.structs.replace(
         edge, reattach=lambda row: Survivor(endpoint=cli, epoch=row.epoch) if cli.alive else None
     )
-    failed = session._ref
+    failed = session._counterpart.ref
     failed.tell(object())  # no message of the session's: its handler raises
-    until(lambda: session._ref is not failed)
+    until(lambda: session._counterpart.ref is not failed)
     until(lambda: len(policy.asked) == 2)
     dead = counted(rig, DEAD)
     policy.may.set()

@@ -307,13 +307,13 @@ def test_depths_are_those_of_the_mailboxes(make):
             entered.set()
             assert go_on.wait(WAIT_S)
 
-    actor = session._ref._cell.actor
+    actor = session._counterpart.ref._cell.actor
     receive = actor.receive
     actor.receive = lambda message: message() if isinstance(message, Hold) else receive(message)
-    session._ref.tell(Hold())
+    session._counterpart.ref.tell(Hold())
     assert entered.wait(WAIT_S)
     for _ in range(3):
-        session._ref.tell(Hold())
+        session._counterpart.ref.tell(Hold())
     box = next(each for each in rig.runtime.metrics().mailboxes if each.kind == "SessionActor")
     line = rig.runtime._top(Look(lines=1)).lines[0]
     go_on.set()
