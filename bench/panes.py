@@ -26,7 +26,8 @@ from _report import QUICK, percentile, show
 
 from lastword import Runtime, Session, events
 from lastword.runtime.testing import Rehearsal
-from lastword.transports.tmux import PaneHandle, TmuxServer
+from lastword.transports.tmux import TmuxServer
+from lastword.transports.tmux_pane import PaneHandle
 
 CLI = (sys.executable, str(Path(__file__).with_name("_stamped_cli.py")))
 START_S = 60.0

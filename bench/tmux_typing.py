@@ -19,7 +19,8 @@ from typing import Any
 
 from _report import QUICK, percentile, show
 
-from lastword.transports.tmux import PaneHandle, TmuxServer
+from lastword.transports.tmux import TmuxServer
+from lastword.transports.tmux_pane import PaneHandle
 
 TUI = """
 import os, sys, tty

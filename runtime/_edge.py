@@ -252,8 +252,9 @@ def open_tmux_edge(
     from lastword.transports.filed_panes import FiledPanes  # noqa: PLC0415
     from lastword.transports.files import LocalFiles  # noqa: PLC0415
     from lastword.transports.process import ProcessId, child_start, parent  # noqa: PLC0415
-    from lastword.transports.tmux import PaneRow, TmuxServer  # noqa: PLC0415
+    from lastword.transports.tmux import TmuxServer  # noqa: PLC0415
     from lastword.transports.tmux_find import Owner, free_socket, living_elsewhere, living_home  # noqa: PLC0415
+    from lastword.transports.tmux_panes import PaneRow  # noqa: PLC0415
     from lastword.transports.tmux_renewing import RenewingTmux  # noqa: PLC0415
     from lastword.transports.watch import FileWatcher  # noqa: PLC0415
 

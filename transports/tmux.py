@@ -1,34 +1,31 @@
-"""The tmux server of one runtime: its life, its panes, and whether it lives. libtmux lives here and nowhere else.
+"""The tmux server of one runtime: its life, its panes, and whether it lives.
 
 A private server on its own socket, never the person's; a *hub* session held by a sleeping process keeps it (and the
-control client) up when no CLI runs; each CLI gets a session of its own, so that a person can attach to one. libtmux
-serves the life cycle only (options, the hub): it has no timeouts and its lists are empty on a dead server, so it is
-called on a thread that may be given up, and never asked whether something lives. Everything hot goes through
+control client) up when no CLI runs; each CLI gets a session of its own, so that a person can attach to one. What starts
+a server goes through :mod:`lastword.transports.tmux_program`, everything hot through
 :mod:`lastword.transports.tmux_control`. tmux facts were tried on 3.3a; the floor is 3.2 (``new-session -e``).
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from lastword.actors.core.delivery import TransportName
-from lastword.actors.core.errors import LastwordError, ProviderError, TransportError, TransportTimeoutError, UsageError
+from lastword.actors.core.errors import LastwordError, TransportError, UsageError
 from lastword.actors.core.world import Endpoint, PaneEndpoint
 from lastword.transports._guard import guarded
 from lastword.transports.family import end_families
 from lastword.transports.process import ExitWatcher, ProcessId, child_start, listener, pid_start
 from lastword.transports.tmux_control import SERVER_GONE, Command, ControlClient, Reply, quote
+from lastword.transports.tmux_exit import ask_exit_status
 from lastword.transports.tmux_find import (
     JOURNAL_OPTION,
     OWNER_OPTION,
@@ -40,11 +37,11 @@ from lastword.transports.tmux_find import (
     reach,
     server_mark,
 )
-from lastword.transports.tmux_pane import PaneHandle, Pressed, Refused, Screen, exit_status, reply_error
-from lastword.transports.tmux_setup import CALL_TIMEOUT_S, TmuxInfo, find_tmux, option_words
+from lastword.transports.tmux_pane import PaneHandle, reply_error
+from lastword.transports.tmux_panes import LIST_PANES, NAME, PaneRow, new_pane, rows_of
+from lastword.transports.tmux_program import HUB, TmuxProgram
+from lastword.transports.tmux_setup import CALL_TIMEOUT_S
 
-HUB = "hub"
-START_TIMEOUT_S = 10.0
 LIVENESS_TIMEOUT_S = 1.0
 KILL_SERVER_TIMEOUT_S = 1.0
 LEAVING_WAIT_S = 0.5
@@ -55,10 +52,6 @@ REATTACH_MAX = 3
 REATTACH_PAUSE_S = 10.0
 """So many control clients may end, each sooner than this after the one before, until one is waited with for so long."""
 REATTACH_TRIES = 30
-STATUS_WAITS_S = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Waits before each question for an exit status: tmux learns of a death later than our pidfd, under load much later."""
-HOLD_S = 2**31 - 1
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -76,15 +69,6 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 Liveness: TypeAlias = Alive | Gone | Unknown
-
-
-class PaneRow(msgspec.Struct, frozen=True):
-    """One pane of the server: ours, or one that a person opened there."""
-
-    pane_id: str
-    pid: int
-    name: str
-    dead: bool = False
 
 
 class StopReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +108,7 @@ class TmuxServer:
         on_gone: Callable[[], None] | None = None,
         owner: Owner | None = None,
     ) -> None:
-        if not _NAME.fullmatch(socket_name):
+        if not NAME.fullmatch(socket_name):
             raise UsageError("usage", f"not a socket name: {socket_name!r}")
         base = dict(os.environ if env is None else env)
         self._env = {key: value for key, value in base.items() if key not in {"TMUX", "TMUX_PANE", PANE_MARK}}
@@ -137,7 +121,7 @@ class TmuxServer:
         self.adopted = False
         """The server was found running, by :meth:`start`."""
         self._lock = threading.Lock()
-        self._argv: list[str] = []
+        self._program: TmuxProgram | None = None
         self._control: ControlClient | None = None
         self._server: ProcessId | None = None
         self._panes: dict[str, PaneHandle] = {}
@@ -175,31 +159,30 @@ class TmuxServer:
             TransportError: no usable tmux; the socket's folder is not ours alone; a foreign server has the socket, or
                 one of another host or journal.
         """
-        tmux = find_tmux()
+        program = self._program = TmuxProgram(self.socket_path, self._env)
         prepare_folder(self.socket_path)
-        self._argv = [tmux.path, "-S", str(self.socket_path), "-f", "/dev/null"]
-        self.adopted = self._find_running()
+        self.adopted = self._find_running(program)
         if not self.adopted:
             mark: tuple[str, ...] = (";", "set-option", "-s", OWNER_OPTION, self.socket_name)
             if self._owner.journal:
                 mark = (*mark, ";", "set-option", "-s", JOURNAL_OPTION, self._owner.journal)
-            self._run("-u", "new-session", "-d", "-s", HUB, "--", "sleep", str(HOLD_S), *mark)
+            program.start_server(*mark)
         else:
-            self._ensure_hub()
-        _bounded(self._set_options, START_TIMEOUT_S, "tmux options")
-        self._attach()
+            program.ensure_hub()
+        program.set_options()
+        self._attach(program)
         if self._server is None or not self._owner.owns(self._server, self.socket_path):
             raise self._another()
         if self.adopted:
             self._drop_buffers()
 
-    def _find_running(self) -> bool:
+    def _find_running(self, program: TmuxProgram) -> bool:
         if not self.socket_path.exists():
             return False
         heard = listener(self.socket_path)
         if heard is not None and is_ours(heard, self.socket_path) and not self._owner.owns(heard, self.socket_path):
             raise self._another()
-        result = self._subprocess("show-options", "-sqv", OWNER_OPTION)
+        result = program.call("show-options", "-sqv", OWNER_OPTION)
         if result.returncode != 0:
             self._end_leaving()
             return False  # "no server running": tmux replaces the stale socket by itself
@@ -226,17 +209,8 @@ class TmuxServer:
         leaving.send(signal.SIGKILL)
         leaving.wait(KILL_SERVER_TIMEOUT_S)
 
-    def _set_options(self) -> None:
-        import libtmux  # noqa: PLC0415 - 70 ms
-
-        words = option_words()
-        server = libtmux.Server(socket_path=str(self.socket_path), config_file="/dev/null")
-        result = server.cmd(words[0], *words[1:])
-        if result.stderr:
-            raise TransportError("transport_failed", f"tmux options: {' '.join(result.stderr)}")
-
-    def _attach(self) -> None:
-        control = ControlClient(self._argv, f"={HUB}", env=self._env, on_gone=self._control_gone)
+    def _attach(self, program: TmuxProgram) -> None:
+        control = ControlClient(program.argv, f"={HUB}", env=self._env, on_gone=self._control_gone)
         reply = control.call(b"display-message -p '#{pid}'", CALL_TIMEOUT_S)
         pid = int(reply.lines[0]) if reply.ok and reply.lines and reply.lines[0].isdigit() else 0
         start = pid_start(pid) if pid else None
@@ -255,8 +229,8 @@ class TmuxServer:
         give a second server, and leave the first with its CLIs. One that can be reached no more is ended with them: so
         their end is told, and the next message finds a new one.
         """
-        server = self._server
-        if self._stopping or server is None:
+        server, program = self._server, self._program
+        if self._stopping or server is None or program is None:
             return
         if time.monotonic() - self._attached_at > REATTACH_PAUSE_S:
             self._reattached = 0
@@ -270,8 +244,8 @@ class TmuxServer:
                     end_server(server, self.socket_path, [pane.process for pane in list(self._panes.values())])
                 continue
             try:
-                self._ensure_hub()
-                self._attach()
+                program.ensure_hub()
+                self._attach(program)
             except LastwordError:
                 continue
             return
@@ -377,7 +351,7 @@ class TmuxServer:
         A program that ends at once still gives a pane: its screen and exit status tell why.
         """
         try:
-            command = self._new_session(name, argv, cwd=cwd, env=env, size=(width, height))
+            command = new_pane(name, argv, cwd=cwd, env=env, base=self._env, size=(width, height))
         except LastwordError as error:
             guarded(on_opened, error)
             return
@@ -396,27 +370,6 @@ class TmuxServer:
 
         self.submit_all(Command(command, opened))
 
-    def _new_session(
-        self, name: str, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], size: tuple[int, int]
-    ) -> bytes:
-        if not _NAME.fullmatch(name) or name == HUB:
-            raise UsageError("usage", f"not a pane name: {name!r}")
-        if not argv or not argv[0] or any(not key or "=" in key for key in env):
-            raise UsageError("usage", "a program needs a name, and so does a variable")
-        if not (Path(cwd).is_absolute() and Path(cwd).is_dir() and os.access(cwd, os.X_OK)):
-            raise UsageError("cwd_unusable", f"not a folder to work in: {cwd}")
-        path = {**self._env, **env}.get("PATH", os.defpath)
-        program = argv[0] if os.path.isabs(argv[0]) or "/" not in argv[0] else os.path.join(cwd, argv[0])  # noqa: PTH117, PTH118
-        if shutil.which(program, path=path) is None:
-            raise ProviderError("launch_failed", f"there is no program {argv[0]!r}")
-        # With one word tmux hands it to a shell; only with more it executes them.
-        words = argv if len(argv) > 1 else ("/bin/sh", "-c", 'exec "$0"', argv[0])
-        parts = [b"new-session -d -P -F '#{pane_id} #{pane_pid}' -n cli -s", name.encode()]
-        parts += [b"-x %d -y %d -c" % size, quote(cwd.replace("#", "##"))]  # -c expands formats
-        for key, value in {**env, PANE_MARK: name}.items():
-            parts += [b"-e", quote(f"{key}={value}")]
-        return b" ".join([*parts, b"--", *map(quote, words)])
-
     def adopt(self, pane_id: str, pid: int, pid_start: int, name: str) -> PaneHandle:
         """A handle on a pane known from before; nothing is checked (``handle.process.is_alive()``)."""
         pane = PaneHandle(self, pane_id=pane_id, pid=pid, pid_start=pid_start, name=name)
@@ -429,11 +382,11 @@ class TmuxServer:
 
         def listed(reply: Reply) -> None:
             if reply.ok:
-                on_reply([row for row in _rows(reply) if row.name != HUB])
+                on_reply([row for row in rows_of(reply) if row.name != HUB])
             else:
                 on_reply(reply_error(reply, "list panes"))
 
-        self.submit_all(Command(_LIST, listed))
+        self.submit_all(Command(LIST_PANES, listed))
 
     # --- the Transport port -----------------------------------------------------------------------------------------
 
@@ -456,38 +409,15 @@ class TmuxServer:
 
         From a pidfd, so it also comes when the server is gone; not after :meth:`stop` or :meth:`detach`.
         """
-        form = "'#{pane_pid},#{pane_dead_status},#{pane_dead_signal}'"
-        question = f"display-message -p -t {endpoint.pane_id} {form}".encode()
-        waits = iter(STATUS_WAITS_S)
 
-        def told(reply: Reply) -> None:
-            words = reply.text.split(",") if reply.ok else []
-            ours = len(words) == 3 and words[0] == str(endpoint.pid)
-            status = exit_status(words[1], words[2]) if ours else None
-            if ours and status is None:
-                ask()
-            else:
-                on_exit(status)
-
-        def ask_again() -> None:
-            # tmux 3.3a now and then misses the SIGCHLD of a child that dies right after its fork (seen on a busy
-            # machine: a zombie and no status until the next child died). Another one makes it look; it does no harm.
+        def nudge() -> None:
             if self._server is not None:
                 self._server.send(signal.SIGCHLD)
-            self.submit_all(Command(question, told))
 
-        def ask() -> None:
-            wait_s = next(waits, None)
-            if wait_s is None:
-                guarded(on_exit, None)
-            elif wait_s == 0:
-                self.submit_all(Command(question, told))
-            else:
-                timer = threading.Timer(wait_s, ask_again)
-                timer.daemon = True
-                timer.start()
+        def ended(_: object) -> None:
+            ask_exit_status(endpoint.pane_id, endpoint.pid, self.submit_all, nudge, on_exit)
 
-        self._exits.watch(endpoint.pid, lambda _: ask(), start=endpoint.pid_start)
+        self._exits.watch(endpoint.pid, ended, start=endpoint.pid_start)
 
     def attach_command(self, endpoint: Endpoint | None = None) -> tuple[str, ...]:
         """What a person types to watch all, or that one pane."""
@@ -522,10 +452,10 @@ class TmuxServer:
 
     def _rows(self, control: ControlClient) -> list[PaneRow]:
         try:
-            reply = control.call(_LIST, LIVENESS_TIMEOUT_S)
+            reply = control.call(LIST_PANES, LIVENESS_TIMEOUT_S)
         except TransportError:
             return []
-        return _rows(reply)
+        return rows_of(reply)
 
     def _drop_buffers(self) -> None:
         """A host that died between two commands may have left a prompt in a buffer."""
@@ -536,79 +466,6 @@ class TmuxServer:
         for line in reply.lines if reply.ok else ():
             self.submit_all(Command(b"delete-buffer -b " + quote(line), _ignore))
 
-    def _subprocess(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        try:
-            return subprocess.run(
-                [*self._argv, *words], capture_output=True, timeout=CALL_TIMEOUT_S, check=False, env=self._env
-            )
-        except subprocess.TimeoutExpired as error:
-            raise TransportTimeoutError(f"tmux {words[0]}", CALL_TIMEOUT_S) from error
-        except OSError as error:
-            raise TransportError("transport_failed", f"tmux did not start: {error.strerror}") from error
-
-    def _ensure_hub(self) -> None:
-        if self._subprocess("has-session", "-t", f"={HUB}").returncode != 0:
-            self._run("new-session", "-d", "-s", HUB, "--", "sleep", str(HOLD_S))
-
-    def _run(self, *words: str) -> None:
-        result = self._subprocess(*words)
-        if result.returncode != 0:
-            text = result.stderr.decode("utf-8", "replace").strip()
-            raise TransportError("transport_failed", f"tmux did not start its server: {text}")
-
-
-_LIST = b"list-panes -a -F '#{pane_id} #{pane_pid} #{pane_dead} #{session_name}'"
-T = TypeVar("T")
-
-
-def _rows(reply: Reply) -> list[PaneRow]:
-    rows: list[PaneRow] = []
-    for line in reply.lines if reply.ok else ():
-        words = line.decode("utf-8", "replace").split(" ", 3)
-        if len(words) == 4 and words[1].isdigit():
-            rows.append(PaneRow(words[0], int(words[1]), words[3], words[2] == "1"))
-    return rows
-
-
-def _bounded(call: Callable[[], T], timeout_s: float, what: str) -> T:
-    """Call on a thread that is given up after ``timeout_s``: libtmux waits for ever."""
-    results: list[T | BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:  # handed to the caller
-            results.append(error)
-
-    thread = threading.Thread(target=run, name="lastword-libtmux", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if not results:
-        raise TransportTimeoutError(what, timeout_s)
-    result = results[0]
-    if isinstance(result, LastwordError):
-        raise result
-    if isinstance(result, BaseException):
-        raise TransportError("transport_failed", f"{what}: {type(result).__name__}") from result
-    return result
-
 
 def _ignore(_: Reply) -> None:
     pass
-
-
-__all__ = [
-    "Alive",
-    "Gone",
-    "Liveness",
-    "PaneHandle",
-    "PaneRow",
-    "Pressed",
-    "Refused",
-    "Screen",
-    "StopReport",
-    "TmuxInfo",
-    "TmuxServer",
-    "Unknown",
-    "find_tmux",
-]

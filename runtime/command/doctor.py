@@ -76,7 +76,7 @@ def examine(state: Path) -> Iterator[Check]:
 
 
 def _tmux() -> Check:
-    from lastword.transports.tmux import find_tmux  # noqa: PLC0415 - late: loads the edge
+    from lastword.transports.tmux_setup import find_tmux  # noqa: PLC0415 - late: loads the edge
 
     try:
         info = find_tmux()

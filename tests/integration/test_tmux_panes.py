@@ -13,8 +13,10 @@ from kit_system import until
 from lastword.actors.core.errors import ProviderError, RejectedError, TransportError, UsageError
 from lastword.actors.core.world import Transport
 from lastword.transports.process import pid_start
-from lastword.transports.tmux import PaneHandle, Pressed, Refused, TmuxServer, find_tmux
+from lastword.transports.tmux import TmuxServer
 from lastword.transports.tmux_find import PANE_MARK
+from lastword.transports.tmux_pane import PaneHandle, Pressed, Refused
+from lastword.transports.tmux_setup import find_tmux
 
 pytestmark = pytest.mark.tmux
 

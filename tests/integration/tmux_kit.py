@@ -12,7 +12,8 @@ from typing import Any
 
 from kit_system import until
 from lastword.actors.core.errors import TransportError
-from lastword.transports.tmux import PaneHandle, TmuxServer
+from lastword.transports.tmux import TmuxServer
+from lastword.transports.tmux_pane import PaneHandle
 
 ECHO_TUI = str(Path(__file__).with_name("echo_tui.py"))
 
