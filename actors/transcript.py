@@ -1,8 +1,8 @@
 """TranscriptWatcherActor: wake-ups in, facts out.
 
-Hints only set it reading; what it reads goes through the adapter's oracle and to the session, in the order of the
-record. Polling is the truth (the slow sweep of the edge), wake-ups only hurry it: the backlog is bounded by the file,
-never by a queue.
+Hints only set it reading; what it reads (:mod:`lastword.actors.record_reader`) goes through the adapter's oracle and to
+the session, in the order of the record. Polling is the truth (the slow sweep of the edge), wake-ups only hurry it: the
+backlog is bounded by the file, never by a queue.
 """
 
 from __future__ import annotations
@@ -14,19 +14,15 @@ import msgspec
 
 from lastword.actors.core import turn as core_turn
 from lastword.actors.core.adapter import Oracle, SourceSpec
-from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint, counted
+from lastword.actors.core.facts import EndpointGoneHint, Fact, FileChangedHint, RecordExhausted, SweepHint
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.ports import Cursor
-from lastword.actors.core.world import Bytes, Files, Missing, Rewritten, Unreadable, Wakes
-from lastword.actors.record_place import Behind, Changed, CouldNotLookError, FromStart, Place
+from lastword.actors.core.world import Files, Wakes
+from lastword.actors.record_place import CouldNotLookError
+from lastword.actors.record_reader import RecordReader
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.flow import Flow, weight
 
-PIECE_BYTES_MAX = 64 * 1024
-"""Bytes read, decoded and told in one go; more of the file waits for the actor's next message."""
-SLICED_LINES = 4 * 1024
-"""A piece of more lines is told to the oracle in slices."""
-SLICE_BYTES = 32 * 1024
 STATUS_BYTES_MAX = 64 * 1024
 UNREADABLE_RETRY_S = 0.5
 FIND_S = 0.02
@@ -154,18 +150,6 @@ def _name(source: SourceSpec) -> str:
     return source.suffix or source.path
 
 
-def _facts_of(oracle: Oracle, path: str, data: bytes) -> tuple[Fact, ...]:
-    """What the next piece tells. One of very many lines goes through in slices: of a million records that are unknown
-    only their number is held at once.
-    """
-    if data.count(b"\n") <= SLICED_LINES:
-        return counted(oracle.feed(path, data))
-    facts: list[Fact] = []
-    for at in range(0, len(data), SLICE_BYTES):
-        facts += counted(oracle.feed(path, data[at : at + SLICE_BYTES]))
-    return counted(facts)
-
-
 class TranscriptWatcherActor(Actor):
     """Reads one session's record.
 
@@ -179,7 +163,6 @@ class TranscriptWatcherActor(Actor):
         "_blind",
         "_blind_reads",
         "_caught_up",
-        "_earlier_to",
         "_files",
         "_final_reads",
         "_final_reads_max",
@@ -189,13 +172,8 @@ class TranscriptWatcherActor(Actor):
         "_gone",
         "_later",
         "_looks",
-        "_oracle",
-        "_other",
-        "_partly_unread",
-        "_place",
+        "_reader",
         "_record_hinted",
-        "_rest_blind_since",
-        "_rest_given_up",
         "_status",
         "_status_hinted",
         "_status_last",
@@ -212,17 +190,7 @@ class TranscriptWatcherActor(Actor):
         self._files = files
         self._wakes = wakes
         self._following: Follow | None = None
-        self._oracle: Oracle | None = None
-        self._place = Place()
-        self._other: Changed | None = None
-        """Another file that is being looked into."""
-        self._rest_blind_since: float | None = None
-        """Since when (monotonic) the rest of a record that was moved cannot be read."""
-        self._rest_given_up = False
-        self._partly_unread = False
-        """Of the turn that is open in the record a part could not be read, and was passed over."""
-        self._earlier_to: dict[str, int] = {}
-        """How far each earlier source was read."""
+        self._reader: RecordReader | None = None
         self._token: object | None = None
         self._status: SourceSpec | None = None
         self._status_token: object | None = None
@@ -250,7 +218,7 @@ class TranscriptWatcherActor(Actor):
     def receive(self, message: WatcherCommand) -> None:
         match message:
             case Follow():
-                if self._oracle is None:
+                if self._reader is None:
                     self._follow(message)
                 else:
                     self._later.append(message)
@@ -315,19 +283,17 @@ class TranscriptWatcherActor(Actor):
             self._read()
 
     def _follow(self, message: Follow) -> None:
-        before = self._following
+        before, reader = self._following, self._reader
         self._following = message
-        if before is None or _name(before.source) != _name(message.source):
+        if reader is None or before is None or _name(before.source) != _name(message.source):
             if before is not None and _name(before.source) and not message.goes_on:
                 self._tell((core_turn.Superseded(),), None)
             cursor = message.cursor
             if message.earlier or (cursor is not None and cursor.path != message.source.path):
                 cursor = None  # of the conversation before: the CLI was moved out of it; or of one of several sources
-            self._place = Place(cursor)
-            self._other, self._partly_unread = None, False
-            self._rest_blind_since, self._rest_given_up = None, False
-            self._earlier_to = dict.fromkeys((source.path for source in message.earlier), 0)
-        self._oracle = message.oracle(self._place.offset)
+            self._reader = RecordReader(self._files, message.oracle, cursor, message.earlier)
+        else:
+            reader.anew(message.oracle)
         self._gone = None
         self._final_reads_max = FINAL_READS_MAX
         self._caught_up = None
@@ -368,7 +334,7 @@ class TranscriptWatcherActor(Actor):
             self._read_status()
 
     def _read_status(self) -> None:
-        if self._status is None or self._oracle is None:
+        if self._status is None or self._reader is None:
             return
         data = self._files.read_small(self._status.path, STATUS_BYTES_MAX)
         if data is None or data == self._status_last:
@@ -377,7 +343,7 @@ class TranscriptWatcherActor(Actor):
         self._read()  # what the transcript says up to now comes before what the registry says now
 
     def _read(self) -> None:
-        if self._oracle is None or self._waiting:
+        if self._reader is None or self._waiting:
             return
         if self._flow is not None and not self._flow.room(self._wake):
             return  # woken when there is; the record waits in its file
@@ -389,15 +355,16 @@ class TranscriptWatcherActor(Actor):
     def _at_end(self) -> None:
         """All that was there has been told, or it cannot be read now."""
         data, self._status_new = self._status_new, None
-        if data is not None and self._status is not None and self._oracle is not None:
-            facts = self._oracle.feed_snapshot(self._status.path, data)
+        if data is not None and self._status is not None and self._reader is not None:
+            facts = self._reader.oracle.feed_snapshot(self._status.path, data)
             if facts:
                 self._tell(tuple(facts), None)
         if self._looks and (not self._blind or self._blind_reads >= BLIND_READS_MAX):
             parent, looks, self._looks = self.parent, self._looks, []
             assert parent is not None
+            partly = self._reader is not None and self._reader.partly_unread
             for turn_id in looks:
-                parent.tell(Looked(turn_id=turn_id, read=not self._blind and not self._partly_unread))
+                parent.tell(Looked(turn_id=turn_id, read=not self._blind and not partly))
         if self._later:
             match self._later.pop(0):
                 case Follow() as follow:
@@ -415,180 +382,49 @@ class TranscriptWatcherActor(Actor):
 
     def _read_once(self) -> bool:
         """Read one piece; whether there is more."""
-        following, oracle = self._following, self._oracle
+        following, reader = self._following, self._reader
         assert following is not None
-        assert oracle is not None
+        assert reader is not None
         if not following.source.path and not self._find(following):
-            self._sees("")
+            self.sees("")
             self._exhausted()
             return False
         assert self._following is not None
-        path = self._following.source.path
         try:
-            return self._read_piece(path)
+            piece = reader.piece(self._following.source.path, self)
         except CouldNotLookError as error:
             self._unreadable(error.path, error.reason)
             return False
+        if piece.tells:
+            self._waiting = piece.more
+            self._tell(piece.facts, piece.cursor, more=piece.more, read=piece.read)
+        if not piece.again:
+            self._exhausted()
+        return piece.again
 
-    def _read_piece(self, path: str) -> bool:
-        """As :meth:`_read_once`, of the record at that path.
+    def noted(self, what: str, about: object) -> None:
+        """As its reader's witness."""
+        self.system.dead_letters.record(what, self.ref.name, about)
 
-        Raises:
-            CouldNotLookError: nothing is changed.
-        """
-        assert self._following is not None
-        place = self._place
-        known = (
-            place.tail.length
-        )  # read again each time: a file written anew in place has its inode, and may have grown
-        read = self._files.read_from(path, place.offset - known, PIECE_BYTES_MAX + known, place.inode, place.device)
-        match read:
-            case Bytes() if not place.tail.matches(read.data[:known]):
-                if self._start_over(path, Rewritten(inode=read.inode, device=read.device, reason="changed")):
-                    return True
-                self._exhausted()
-            case Bytes():
-                self._sees(path)
-                place.inode, place.device = read.inode, read.device
-                data = read.data[known:]
-                if self._feed_earlier():  # after the piece was read: what it speaks of stands there by now
-                    return True
-                if place.marks.written_anew(data):
-                    place.from_start()
-                    self._oracle = self._following.oracle(0)
-                    return True
-                if data:
-                    self._feed(path, data, more=place.offset + len(data) < read.size)
-                if place.offset < read.size:
-                    return True
-                self._exhausted()
-            case Rewritten():
-                if read.moved_to and self._read_rest(path, read.moved_to):
-                    return True
-                if self._start_over(path, read):
-                    return True
-                self._sees(path)
-                self._exhausted()
-            case Missing():
-                self._sees(path)
-                self._exhausted()
-            case Unreadable():
-                raise CouldNotLookError(path, read.reason)
-            case _:
-                assert_never(read)
-        return False
-
-    def _feed_earlier(self) -> bool:
-        """A piece of what precedes the record; whether there was any.
-
-        Raises:
-            CouldNotLookError: what it holds is not known.
-        """
-        oracle = self._oracle
-        assert oracle is not None
-        for path, offset in self._earlier_to.items():
-            read = self._files.read_from(path, offset, PIECE_BYTES_MAX, 0, 0)
-            if isinstance(read, Unreadable):
-                raise CouldNotLookError(path, read.reason)
-            if isinstance(read, Bytes) and read.data:
-                self._earlier_to[path] = read.offset + len(read.data)
-                facts = oracle.feed(path, read.data)
-                if facts:
-                    self._tell(tuple(facts), None, read=len(read.data))
-                return True
-        return False
-
-    def _feed(self, path: str, data: bytes, *, more: bool = False) -> None:
-        oracle, place = self._oracle, self._place
-        assert oracle is not None
-        place.grew(data)
-        facts = _facts_of(oracle, path, data)
-        place.opened(data, quiescent=oracle.quiescent)
-        cursor = None
-        if oracle.quiescent:
-            self._partly_unread = False
-            if not self._earlier_to:
-                cursor = place.cursor(path)
-        if facts or cursor is not None:
-            self._waiting = more
-            self._tell(facts, cursor, more=more, read=len(data))
-
-    def _read_rest(self, path: str, moved_to: str) -> bool:
-        """The record was moved aside and another one begun: what the old one got before that comes first. A piece at a
-        time; whether there was one.
-
-        Raises:
-            CouldNotLookError: nothing is known of its rest yet.
-        """
-        place = self._place
-        if self._rest_given_up:
-            return False
-        match self._files.read_from(moved_to, place.offset, PIECE_BYTES_MAX, place.inode, place.device):
-            case Bytes(data=data):
-                self._rest_blind_since = None
-                if data:
-                    self._feed(path, data, more=True)
-                return bool(data)
-            case Rewritten() as found if place.holds(found.inode, found.device):
-                return False  # cut short: nothing stands behind
-            case Missing() | Rewritten():
-                reason = "it was moved again"
-            case Unreadable(reason=reason):
-                pass
-        now = self.clock.monotonic()
-        since = self._rest_blind_since = now if self._rest_blind_since is None else self._rest_blind_since
-        if now - since < self._final_reads_max * UNREADABLE_RETRY_S:
-            raise CouldNotLookError(moved_to, reason)
-        self._rest_given_up = True  # what follows is not held up for ever; but no look proves anything about that turn
-        self._partly_unread = True
-        self.system.dead_letters.record("record_rest_unread", self.ref.name, Unreadable(reason=reason))
-        return False
-
-    def _start_over(self, path: str, found: Rewritten) -> bool:
-        """Another file, or other contents: go on in it; False while it is being written and does not tell yet.
-
-        Raises:
-            CouldNotLookError: nothing is changed.
-        """
-        following, oracle = self._following, self._oracle
-        assert following is not None
-        assert oracle is not None
-        if self._other is None or not self._other.still(path, found):
-            self._other = Changed(self._files, path, found)
-        go_on = self._place.go_on(self._other)
-        match go_on:
-            case "being written":
-                self._other = None
-                return False
-            case "not known yet":
-                return True
-            case Behind():
-                if go_on.torn:
-                    facts = oracle.feed(path, b"\n")  # the rest of that line will never come
-                    if facts:
-                        self._tell(tuple(facts), None)
-            case FromStart():
-                if not go_on.keep_oracle:
-                    self._oracle = following.oracle(0)
-            case _:
-                assert_never(go_on)
-        self._other = None
-        self._rest_blind_since, self._rest_given_up = None, False
-        self.system.dead_letters.record("transcript_rewritten", self.ref.name, found)
-        return True
+    def blind_too_long(self, since_s: float | None) -> tuple[float, bool]:
+        """As its reader's witness."""
+        now_s = self.clock.monotonic()
+        since_s = now_s if since_s is None else since_s
+        return since_s, now_s - since_s >= self._final_reads_max * UNREADABLE_RETRY_S
 
     def _exhausted(self, *, unread: str = "") -> None:
         """All that is there was read; with the process gone, that is all that there will ever be. ``unread``: why it
         could not be, for as long as it was tried.
         """
-        gone, following, oracle = self._gone, self._following, self._oracle
-        if gone is None or following is None or oracle is None:
+        gone, following, reader = self._gone, self._following, self._reader
+        if gone is None or following is None or reader is None:
             return
         self._gone = None
-        facts = oracle.eof(following.source.path)
+        facts = reader.oracle.eof(following.source.path)
         self._tell((*facts, RecordExhausted(exit_status=gone.exit_status, unread=unread)), None)
 
-    def _sees(self, path: str) -> None:
+    def sees(self, path: str) -> None:
+        """As its reader's witness."""
         if self._blind_reads >= BLIND_TOLD_READS:
             self._tell_unread(path, "")
         self._blind, self._blind_reads = False, 0
@@ -631,7 +467,7 @@ class TranscriptWatcherActor(Actor):
                 facts=facts,
                 cursor=cursor,
                 path=following.source.path,
-                read_to=self._place.offset,
+                read_to=self._reader.offset if self._reader is not None else 0,
                 more=more,
                 weight=weight(read),
             )

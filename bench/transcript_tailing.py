@@ -22,9 +22,10 @@ from _report import QUICK, percentile, show
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from lastword.actors.core.adapter import SourceSpec
 from lastword.actors.core.transcript import LineFramer, LineMarks
+from lastword.actors.record_reader import PIECE_BYTES_MAX
 from lastword.actors.system.actor import Actor
 from lastword.actors.system.system import ActorSystem
-from lastword.actors.transcript import PIECE_BYTES_MAX, CaughtUp, FactsRead, FactsTaken, Follow, TranscriptWatcherActor
+from lastword.actors.transcript import CaughtUp, FactsRead, FactsTaken, Follow, TranscriptWatcherActor
 from lastword.transports.files import LocalFiles
 from lastword.transports.providers.readers import READERS
 from volume_kit import NATIVE, OLD, encoded, turn_lines

@@ -18,6 +18,7 @@ from lastword.actors.core.facts import FileChangedHint, TurnClosed
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.world import FileRead, Missing, Unreadable
 from lastword.actors.record_place import READ_BYTES_MAX
+from lastword.actors.record_reader import PIECE_BYTES_MAX
 from lastword.actors.system.clock import ManualClock
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.transcript import FactsRead, FactsTaken, Follow, Look, Looked, TranscriptWatcherActor
@@ -275,7 +276,7 @@ def test_c13_a_long_record_that_was_moved_or_replaced_is_read_in_slices(system, 
     monkeypatch.setattr(TranscriptWatcherActor, "receive", receive)
     reading.look()
     assert reading.ends[: len(DONE)] == DONE
-    assert max(handled) < 3 * (transcript.PIECE_BYTES_MAX if change == "rest" else READ_BYTES_MAX)
+    assert max(handled) < 3 * (PIECE_BYTES_MAX if change == "rest" else READ_BYTES_MAX)
 
 
 @pytest.mark.contract("C13")
@@ -303,5 +304,5 @@ def test_c03_what_precedes_a_record_is_read_in_slices_and_waited_for_while_it_ca
     reading.files.fails = lambda _, read: None
     reading.look()
     assert reading.ends == DONE[:1]
-    assert sum(handled) > 4 * transcript.PIECE_BYTES_MAX
-    assert max(handled) < 3 * transcript.PIECE_BYTES_MAX
+    assert sum(handled) > 4 * PIECE_BYTES_MAX
+    assert max(handled) < 3 * PIECE_BYTES_MAX

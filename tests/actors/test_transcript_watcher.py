@@ -17,10 +17,10 @@ from lastword.actors.core.facts import (
     SweepHint,
     UnknownRecord,
 )
+from lastword.actors.record_reader import PIECE_BYTES_MAX
 from lastword.actors.system.ref import Ref
 from lastword.actors.system.system import ActorSystem
 from lastword.actors.transcript import (
-    PIECE_BYTES_MAX,
     CaughtUp,
     FactsRead,
     FactsTaken,
