@@ -9,10 +9,10 @@ import threading
 import pytest
 from click.testing import CliRunner
 
+from dialog_kit import PERMISSION
 from host_kit import WAIT_S, HeldCommits, Rig, away, completed
 from kit_system import until
 from lastword import events
-from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.errors import UsageError
 from lastword.runtime import _door as door
 from lastword.runtime._journal import SqliteJournal
@@ -30,9 +30,6 @@ from lastword.runtime.metrics import (
 )
 from lastword.transports.memory import MemoryWorld
 from lastword.transports.providers.memory import Record
-
-PERMISSION = DialogOpen(key="p1", question="Run rm -rf build?", options=("Yes", "No"), kind="permission")
-
 
 # --- a reader of the text, strict and our own --------------------------------------------------------------------------
 
@@ -133,20 +130,6 @@ def of(metrics: Metrics, boundary: str) -> Histogram | None:
 
 def states(rig: Rig) -> dict[str, int]:
     return {state: count for state, count in rig.runtime.metrics().sessions.items() if count}
-
-
-@pytest.fixture
-def make(tmp_path):
-    made: list[Rig] = []
-
-    def build(**options) -> Rig:
-        made.append(Rig(tmp_path, **options))
-        return made[-1]
-
-    yield build
-    for each in reversed(made):
-        if not each.runtime._closed:
-            each.__exit__()
 
 
 def test_the_counted_states_are_those_of_the_snapshots(make):

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from host_kit import WAIT_S, Rig, away, completed
+from host_kit import WAIT_S, away, completed
 from kit_system import until
 from lastword.actors.core.errors import UsageError
 from lastword.runtime.metrics import BOUNDS_S
@@ -63,20 +63,6 @@ def told():
     yield telemetry
     telemetry.tracing.shutdown()
     telemetry.metering.shutdown()
-
-
-@pytest.fixture
-def make(tmp_path):
-    made: list[Rig] = []
-
-    def build(**options) -> Rig:
-        made.append(Rig(tmp_path, **options))
-        return made[-1]
-
-    yield build
-    for each in reversed(made):
-        if not each.runtime._closed:
-            each.__exit__()
 
 
 def whole(span_list) -> None:

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
+from dialog_kit import PERMISSION
 from host_kit import WAIT_S, HeldCommits, Rig, away, completed
 from journal_samples import completion, session, turn
 from kit_system import until
 from lastword import events
-from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.errors import JournalError
 from lastword.actors.core.events import Draft
 from lastword.actors.core.ids import SessionId, TurnId
@@ -23,22 +23,7 @@ from lastword.runtime._numbers import RATE_S, Numbers
 from lastword.runtime._top import LINES_MAX, RECENT_MAX, Look, Top, percentiles, window
 from lastword.runtime._top_record import RecordTop
 
-PERMISSION = DialogOpen(key="p1", question="Run rm -rf build?", options=("Yes", "No"), kind="permission")
 STARTED = events.ProviderStarted(pid=1, pane="")
-
-
-@pytest.fixture
-def make(tmp_path):
-    made: list[Rig] = []
-
-    def build(**options) -> Rig:
-        made.append(Rig(tmp_path, **options))
-        return made[-1]
-
-    yield build
-    for each in reversed(made):
-        if not each.runtime._closed:
-            each.__exit__()
 
 
 def names(top: Top) -> list[str]:
