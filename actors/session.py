@@ -232,6 +232,8 @@ class SessionActor(Actor):
                 self._looked(message)
             case transcript.RecordUnread():
                 self.stalls.unread(message.path, message.reason)
+                if self.turns.interrupted:  # it was given up before anybody knew that there is nothing to be read
+                    self._given_up()
             case transcript.CaughtUp():
                 self._caught_up(message)
             case ChildFailed():
