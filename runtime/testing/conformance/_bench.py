@@ -56,6 +56,7 @@ class Bench:
         delays_s: of each turn that was waited for: from the terminal record to the committed completion, as told.
         measured: the same, each stamp by itself.
         versions: of the CLI, as completions told them.
+        not_shown: rules that could not be judged here, and why: what a certification says of itself.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -66,6 +67,7 @@ class Bench:
         self.measured: list[Measured] = []
         self.observed: set[Capability] = set()
         self.versions: set[str] = set()
+        self.not_shown: dict[str, str] = {}
         self.env: Mapping[str, str] = {}
         self._runtime: Runtime | None = None
         self._sessions: list[Session] = []
@@ -278,7 +280,7 @@ class Bench:
         executable = self.executable
         if not adapter.certified_versions:
             return ""
-        return self.runtime._versions.of(adapter, executable, self.env)  # noqa: SLF001
+        return self.runtime._providers.versions.of(adapter, executable, self.env)  # noqa: SLF001
 
     def _follow(self, session: Session) -> None:
         """Note when a subscriber is told of each completion: no earlier is it a host's."""
