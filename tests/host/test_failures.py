@@ -11,6 +11,7 @@ from host_kit import WAIT_S, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Answer, RejectedError, TransportError, UsageError, events
 from lastword.actors import turn as turn_shell
+from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.facts import AssistantSaid, TurnClosed
 from lastword.actors.core.outcome import Completion
