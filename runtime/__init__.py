@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from lastword.actors.core.policy import DialogPolicy, answer_trust
     from lastword.actors.core.snapshot import Dialog, Snapshot
     from lastword.actors.core.tools import Tool, ToolCall
-    from lastword.runtime._runtime import AsyncRuntime, Runtime
-    from lastword.runtime._session import AsyncSession, Session
+    from lastword.runtime._async_runtime import AsyncRuntime
+    from lastword.runtime._async_session import AsyncSession
+    from lastword.runtime._runtime import Runtime
+    from lastword.runtime._session import Session
 
 __all__ = [
     "ActorError",
@@ -76,8 +78,10 @@ _HOMES = {
     "lastword.actors.core.policy": ("DialogPolicy", "answer_trust"),
     "lastword.actors.core.snapshot": ("Dialog", "Snapshot"),
     "lastword.actors.core.tools": ("Tool", "ToolCall"),
-    "lastword.runtime._runtime": ("AsyncRuntime", "Runtime"),
-    "lastword.runtime._session": ("AsyncSession", "Session"),
+    "lastword.runtime._async_runtime": ("AsyncRuntime",),
+    "lastword.runtime._async_session": ("AsyncSession",),
+    "lastword.runtime._runtime": ("Runtime",),
+    "lastword.runtime._session": ("Session",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-    from lastword.runtime._runtime import AsyncRuntime, Runtime
+    from lastword.runtime._async_runtime import AsyncRuntime
+    from lastword.runtime._runtime import Runtime
 
 SCOPE: Final = "lastword"
 PENDING_MAX: Final = 10_000

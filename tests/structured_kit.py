@@ -115,7 +115,7 @@ class StdioHost:
 
     def watched(self) -> int:
         assert self.runtime is not None
-        return self.runtime._edges["structured"].wakes.stats.watched
+        return self.runtime._edges.opened["structured"].wakes.stats.watched
 
     def other_host(
         self, *messages: str, wait_for: str, frozen_until: Callable[[], bool] | None = None
@@ -189,7 +189,7 @@ def side_by_side(sessions: list[Session], turns: int) -> list[list[Completion]]:
 
 
 def on_record(session: Session) -> list[Event]:
-    return session._runtime._journal.events(session.session_id, 0, 100_000)
+    return session._shared.journal.events(session.session_id, 0, 100_000)
 
 
 def of_type(session: Session, body: type) -> list[Any]:

@@ -18,7 +18,8 @@ from lastword.runtime.testing.hermetic import Rehearsal
 from lastword.runtime.testing.script import Script
 
 if TYPE_CHECKING:
-    from lastword.runtime._runtime import AsyncRuntime, Runtime
+    from lastword.runtime._async_runtime import AsyncRuntime
+    from lastword.runtime._runtime import Runtime
 
 DIALECT = "claude-code"
 """Whose record and screen the scripted CLI imitates."""
@@ -75,7 +76,7 @@ async def rehearsed_async_runtime(
     *, script: Script | None = None, cli_options: Sequence[str] = (), parent: Path | None = None
 ) -> AsyncIterator[RehearsedAsync]:
     """:func:`rehearsed_runtime` for asyncio hosts; opening and ending it never block the loop."""
-    from lastword.runtime._runtime import AsyncRuntime  # noqa: PLC0415 - as above
+    from lastword.runtime._async_runtime import AsyncRuntime  # noqa: PLC0415 - as above
 
     rehearsal = rehearsed_runtime(script=script, cli_options=cli_options, parent=parent)
     rehearsed = await asyncio.to_thread(rehearsal.__enter__)

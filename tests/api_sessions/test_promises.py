@@ -400,7 +400,7 @@ def test_c17_a_final_answer_on_record_whose_host_was_killed_before_its_completio
     asked = len(host.heard)
     native = session.snapshot().handle.native_session_id
     assert host.runtime is not None
-    host.runtime._edges["api"].transport._wrote = lambda _: None  # type: ignore[attr-defined]
+    host.runtime._edges.opened["api"].transport._wrote = lambda _: None  # type: ignore[attr-defined]
     ack = session.send("unread")
     journal = host.runtime._journal
     until(lambda: b'"answer":"echo: unread"' in journal.lines(native, 0, 10**6)[0], within_s=WAIT_S)
@@ -413,7 +413,7 @@ def test_c17_a_final_answer_on_record_whose_host_was_killed_before_its_completio
     assert (found.status, found.answer) == ("completed", "echo: unread")
     journal.close()
     host.runtime._hub.close()
-    for edge in host.runtime._edges.values():
+    for edge in host.runtime._edges.opened.values():
         edge.close(0.0)
     host.runtime = None
     host.open()

@@ -65,7 +65,7 @@ class PaneHost:
         assert runtime._system.settle(WAIT_S)
         runtime._closed = True
         runtime._system.shutdown(WAIT_S)
-        if (edge := runtime._edges.get("tmux")) is not None:
+        if (edge := runtime._edges.opened.get("tmux")) is not None:
             edge.transport.server.detach()
             edge.wakes.close()
         runtime._hub.close()
@@ -121,7 +121,7 @@ class PaneHost:
     @property
     def server(self) -> ProcessId:
         assert self.runtime is not None
-        return self.runtime._edges["tmux"].transport.server.process
+        return self.runtime._edges.opened["tmux"].transport.server.process
 
     def strays(self) -> list[int]:
         """Processes that work in the sealed folder or carry it in their environment."""

@@ -63,7 +63,7 @@ def test_c24_a_part_that_stood_still_goes_on_and_nothing_is_typed_twice(host, pa
         stop()
         waiting = away(session.run, "second-text [[say:two]]")
     time.sleep(PAUSE_S)
-    assert type(host.runtime._edges["tmux"].transport.server.liveness(0.1)).__name__ == "Unknown"
+    assert type(host.runtime._edges.opened["tmux"].transport.server.liveness(0.1)).__name__ == "Unknown"
     assert session.snapshot().state != "gone"
     if len(parts) > 1 or when == "before typing":
         assert not waiting.done()

@@ -139,7 +139,7 @@ def test_c02_a_record_that_cannot_be_looked_at_for_a_while_proves_nothing(host, 
         path.mkdir()
     else:
         path.symlink_to(path.name)
-    host.runtime._edges["tmux"].wakes._sweep()
+    host.runtime._edges.opened["tmux"].wakes._sweep()
     assert host.runtime._system.settle(5.0)
     assert len(host.completions(session)) == 1
     (path.rmdir if blind == "folder" else path.unlink)()

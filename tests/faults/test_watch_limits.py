@@ -34,7 +34,7 @@ with PaneHost() as host:
     told["word"] = [word for word in counts() if word.startswith("watch_")]
     limit.write_text(before)
     until(lambda: counts().get("watch_recovered"), within_s=10)
-    wakes = host.runtime._edges["tmux"].wakes
+    wakes = host.runtime._edges.opened["tmux"].wakes
     told["source"] = wakes.stats.source
     swept = wakes.stats.swept
     began = time.monotonic()

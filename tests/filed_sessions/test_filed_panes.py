@@ -137,7 +137,7 @@ def test_c02_the_death_of_tmux_loses_the_turn_and_the_next_message_has_a_new_pan
     ack = session.send("[[sleep:60]]")
     seen(session, events.TurnStarted)
     assert host.runtime is not None
-    server = host.runtime._edges["tmux"].transport.server.process
+    server = host.runtime._edges.opened["tmux"].transport.server.process
     server.send(signal.SIGKILL)
     done = completion_of(session, ack.turn_id)
     assert (done.status, done.source) == ("lost", "process_exit")

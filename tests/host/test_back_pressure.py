@@ -58,7 +58,7 @@ def test_c21_calls_that_a_session_has_no_time_for_are_refused_and_leave_room_for
     rig = make(limits=Limits(calls_max=5))
     session, gate = rig.session(), Gate()
     rig.ready(session)
-    actor = session._ref._cell.actor
+    actor = session._counterpart.ref._cell.actor
     assert isinstance(actor, SessionActor)
     receive, once = actor.receive, threading.Event()
 
@@ -72,9 +72,9 @@ def test_c21_calls_that_a_session_has_no_time_for_are_refused_and_leave_room_for
     calls = [away(session.send, "0", message_id="m0")]
     assert gate.entered.wait(WAIT_S)
     for number in range(1, 20):
-        waiting = session._ref.waiting()
+        waiting = session._counterpart.ref.waiting()
         calls.append(away(session.send, "text", message_id=f"m{number}"))
-        until(lambda call=calls[-1], w=waiting: call.done() or session._ref.waiting() > w, within_s=WAIT_S)
+        until(lambda call=calls[-1], w=waiting: call.done() or session._counterpart.ref.waiting() > w, within_s=WAIT_S)
     assert [call.done() for call in calls] == [False] * 6 + [True] * 14
     with pytest.raises(RejectedError) as error:
         session.snapshot()
@@ -117,7 +117,7 @@ def test_c31_a_record_that_floods_waits_in_its_file_while_the_disk_is_slow_and_a
     )
     cli.say("0")
     held.wait()
-    flow = session._ref._cell.actor.flow
+    flow = session._counterpart.ref._cell.actor.flow
     count = READ_AHEAD_MAX * 3
     for number in range(1, count):
         cli.write(Record(k="said", turn=cli.turn, text=str(number)))

@@ -85,7 +85,7 @@ def test_c02_a_method_that_keeps_raising_leaves_no_accepted_turn_without_its_las
     assert all(f"in {where}" in each.body.what and "bug of the adapter" in each.body.what for each in told)
     assert [each.body.repair for each in told][-1] == "given up after 4 failures"
     assert not rig.world.alive()
-    until(lambda: session._fault)
+    until(lambda: session._counterpart.fault)
     with pytest.raises(RejectedError) as caught:
         session.run("again")
     assert caught.value.kind == "session_closed"
@@ -126,8 +126,8 @@ def test_c40_one_failure_costs_the_accepted_turn_nothing_and_is_told(make, where
 def test_c11_a_cli_whose_start_is_not_on_record_may_still_be_there_under_its_name(make):
     rig = make(adapters=[raising("status_file", 1)])
     session = rig.runtime.session("raising")
-    failed = session._ref
-    until(lambda: session._ref is not failed, within_s=WAIT_S)
+    failed = session._counterpart.ref
+    until(lambda: session._counterpart.ref is not failed, within_s=WAIT_S)
     assert session.run("go").answer == "echo: go"
     assert rig.cli(session).name == f"{session.session_id}-3", "the first one was 2"
 
@@ -138,9 +138,9 @@ def test_c02_run_goes_on_waiting_past_an_actor_that_failed(make):
     session = rig.session()
     waiting = away(session.run, "go")
     cli = rig.running(session)
-    failed = session._ref
+    failed = session._counterpart.ref
     failed.tell(object())
-    until(lambda: session._ref is not failed, within_s=WAIT_S)
+    until(lambda: session._counterpart.ref is not failed, within_s=WAIT_S)
     cli.finish("done")
     done = waiting.result(WAIT_S)
     assert completions(rig, session) == [done]
@@ -155,9 +155,9 @@ def test_c02_run_goes_on_waiting_past_an_actor_that_failed_for_asyncio_too(make)
     async def both():
         waiting = asyncio.ensure_future(AsyncSession(session).run("go"))
         cli = await asyncio.to_thread(rig.running, session)
-        failed = session._ref
+        failed = session._counterpart.ref
         failed.tell(object())
-        await asyncio.to_thread(until, lambda: session._ref is not failed)
+        await asyncio.to_thread(until, lambda: session._counterpart.ref is not failed)
         cli.finish("done")
         return await asyncio.wait_for(waiting, WAIT_S)
 
@@ -185,11 +185,13 @@ def test_c20_a_message_that_owns_no_turn_has_its_end_too(make):
     rig.running(session)
     second = session.send("waits")
     for _ in range(4):
-        failed = session._ref
+        failed = session._counterpart.ref
         until(failed.is_alive, within_s=WAIT_S)
         failed.tell(object())
-        until(lambda failed=failed: session._ref is not failed or session._fault, within_s=WAIT_S)
-    assert session._fault
+        until(
+            lambda failed=failed: session._counterpart.ref is not failed or session._counterpart.fault, within_s=WAIT_S
+        )
+    assert session._counterpart.fault
     assert [done.turn_id for done in completions(rig, session)] == [first.turn_id]
     ends = [m for done in completions(rig, session) for m in (done.message_id, *done.joined)]
     ends += [each.message_id for each in bodies(rig, session, events.MessageUndelivered)]

@@ -14,6 +14,7 @@ from lastword.actors import turn as turn_shell
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.facts import AssistantSaid, TurnClosed
+from lastword.actors.core.outcome import Completion
 from lastword.runtime._edge import Survivor
 from lastword.transports.providers.memory import Record
 
@@ -377,7 +378,7 @@ def test_c40_what_an_actor_of_an_old_epoch_still_says_is_not_taken(make):
     forged = turn_shell.TurnFinished(
         turn_id=turn_id,
         epoch=0,
-        completion=turn_core.Completion(
+        completion=Completion(
             turn_id=turn_id,
             session_id=session.session_id,
             status="completed",
@@ -387,7 +388,7 @@ def test_c40_what_an_actor_of_an_old_epoch_still_says_is_not_taken(make):
             answer="of an old epoch",
         ),
     )
-    session._ref.tell(forged)
+    session._counterpart.ref.tell(forged)
     rig.settle()
     assert not waiting.done()
     cli.finish("the real one")
@@ -400,15 +401,15 @@ def test_c40_a_session_whose_actor_failed_is_taken_over_with_its_living_cli_and_
     rig = make(manual=True)
     session = rig.session()
     cli = rig.ready(session)
-    edge = rig.runtime._edges["memory"]
-    rig.runtime._edges["memory"] = msgspec.structs.replace(
+    edge = rig.runtime._edges.opened["memory"]
+    rig.runtime._edges.opened["memory"] = msgspec.structs.replace(
         edge, reattach=lambda row: Survivor(endpoint=cli, epoch=row.epoch) if cli.alive else None
     )
     ack = session.send("go")
     until(lambda: cli.turn)
-    failed = session._ref
+    failed = session._counterpart.ref
     failed.tell(object())  # no message of the session's: its handler raises
-    until(lambda: session._ref is not failed)
+    until(lambda: session._counterpart.ref is not failed)
     cli.finish("done")
     until(lambda: any(each.turn_id == ack.turn_id for each in completions(rig, session)))
     (done,) = completions(rig, session)

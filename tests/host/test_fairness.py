@@ -131,7 +131,7 @@ def test_c13_of_a_burst_no_more_than_a_few_pieces_stand_in_line_for_the_writer(m
     begin, count = len(rig.world.contents(cli.path)), 2048
     rig.world.append(cli.path, b"".join(line(f"{number} ".ljust(KIB, "x"), cli.turn) for number in range(count)))
     held.wait()
-    flow = session._ref._cell.actor.flow
+    flow = session._counterpart.ref._cell.actor.flow
     until(lambda: flow._wake is not None, within_s=WAIT_S)
     assert max(read_to) - begin <= IN_LINE_MAX
     held.release()

@@ -14,7 +14,7 @@ import pytest
 
 from host_kit import Rig, completed
 from lastword import Answer, AsyncSession, Command, Interrupt, LastwordError
-from lastword.runtime._runtime import AsyncRuntime
+from lastword.runtime._async_runtime import AsyncRuntime
 
 CHILD_S = 10
 """A child that hangs is ended by its own alarm."""

@@ -153,7 +153,7 @@ def test_ic11_the_host_layer_is_there_and_is_covered():
         ("import libtmux", True),
         ("import subprocess", False),
         ("from lastword.runtime._hub import Hub", True),
-        ("session._ref.tell(1)", False),
+        ("session._counterpart.ref.tell(1)", False),
         ("for line in transcript:\n    pass", False),
     ],
 )

@@ -197,7 +197,7 @@ def test_plat099_behind_a_completion_that_was_told_a_switch_is_never_busy(make, 
     host.settle()
     assert not switching.done()
     monkeypatch.setattr(SessionActor, "receive", real)
-    session._ref.tell(late[0])
+    session._counterpart.ref.tell(late[0])
     switching.result(WAIT_S)
     assert session.run("two").provider == "other"
 

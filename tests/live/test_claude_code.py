@@ -36,7 +36,7 @@ def wait_for(condition: Callable[[], object], what: str, bound_s: float = WAIT_S
 
 def on_record(session: Session) -> list[Event]:
     """The events that are committed now."""
-    journal = session._runtime._journal
+    journal = session._shared.journal
     return journal.events(session.session_id, 0, 10_000)
 
 
@@ -498,7 +498,7 @@ def test_a_text_arrives_as_written_or_with_the_declared_rewriting(
         assert not of_type(session, events.MessageSubmitted)
         return
     assert done.status == "completed", done.error
-    adapter = runtime._adapters["claude-code", "tmux"]
+    adapter = runtime._providers.adapters["claude-code", "tmux"]
     typed = adapter.escape(text)
     request = [each for each in rehearsal.server.requests if each.prompt.strip()][-1]
     assert adapter.matches(typed, request.prompt) or typed.rewritten.strip() in request.prompt

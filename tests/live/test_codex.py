@@ -179,7 +179,7 @@ TEXTS = {
 def test_c24_every_text_reaches_the_model_as_written_or_with_the_declared_rewriting(host: PaneHost) -> None:
     session = host.session()
     assert host.runtime is not None
-    adapter = host.runtime._adapters["codex", "tmux"]
+    adapter = host.runtime._providers.adapters["codex", "tmux"]
     for name, text in TEXTS.items():
         done = session.run(text, deadline_s=WAIT_S)
         assert done.status == "completed", (name, done.error)

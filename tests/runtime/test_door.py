@@ -12,7 +12,8 @@ from lastword.actors.core.delivery import Answer, Delivery, Interrupt
 from lastword.actors.core.errors import JournalError, LastwordError, RejectedError, TransportError, UsageError
 from lastword.actors.core.snapshot import Snapshot
 from lastword.runtime import _door as door
-from lastword.runtime._runtime import Edge, Runtime
+from lastword.runtime._edge import Edge
+from lastword.runtime._runtime import Runtime
 from lastword.transports.memory import MemoryWorld
 
 

@@ -11,11 +11,12 @@ from click.testing import CliRunner
 
 from host_kit import WAIT_S, HeldCommits, Rig, away, completed
 from kit_system import until
-from lastword import Runtime, events
+from lastword import events
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.errors import UsageError
 from lastword.runtime import _door as door
 from lastword.runtime._journal import SqliteJournal
+from lastword.runtime._sessions import Sessions
 from lastword.runtime._top import Look
 from lastword.runtime.command import cli as lastword_command
 from lastword.runtime.metrics import (
@@ -272,7 +273,7 @@ def test_c17_an_open_session_that_nobody_needs_yet_is_counted_too(make, monkeypa
     session = rig.session()
     rig.ready(session)
     rig.__exit__()
-    monkeypatch.setattr(Runtime, "_rehydrate_over", lambda *_: None)  # its CLI is gone, and it has no work
+    monkeypatch.setattr(Sessions, "_take_over", lambda *_: None)  # its CLI is gone, and it has no work
     later = make()
     assert later.runtime.metrics().sessions == {"starting": 0, "idle": 0, "busy": 0, "awaiting_user": 0, "gone": 1}
     assert [line.provider for line in later.runtime._top(Look(lines=5)).lines] == ["memory"]
@@ -306,13 +307,13 @@ def test_depths_are_those_of_the_mailboxes(make):
             entered.set()
             assert go_on.wait(WAIT_S)
 
-    actor = session._ref._cell.actor
+    actor = session._counterpart.ref._cell.actor
     receive = actor.receive
     actor.receive = lambda message: message() if isinstance(message, Hold) else receive(message)
-    session._ref.tell(Hold())
+    session._counterpart.ref.tell(Hold())
     assert entered.wait(WAIT_S)
     for _ in range(3):
-        session._ref.tell(Hold())
+        session._counterpart.ref.tell(Hold())
     box = next(each for each in rig.runtime.metrics().mailboxes if each.kind == "SessionActor")
     line = rig.runtime._top(Look(lines=1)).lines[0]
     go_on.set()

@@ -96,7 +96,7 @@ class Run:
             durability="process",
             simulation=self.simulation,
         )
-        self.runtime._versions = VERSIONS
+        self.runtime._providers.versions = VERSIONS
         self._record = self.runtime._journal._record
         self.runtime._journal._record = self._recording  # type: ignore[method-assign]
         committer = self.runtime._writer._cell.actor.committer  # type: ignore[union-attr]
@@ -276,7 +276,7 @@ class Run:
         known = self.runtime._sessions.get(session_id)  # type: ignore[call-overload]
         if known is None:
             known = self.runtime.session(session_id=session_id)
-        return known._ref is not None and known._ref.try_tell(message)
+        return known._counterpart.ref is not None and known._counterpart.ref.try_tell(message)
 
     def send(self, session_id: str, *, deadline_s: float | None = None, text: str = "") -> Asked:
         reply: Future[Delivery] = Future()

@@ -54,7 +54,7 @@ def test_c17_a_host_dropped_at_any_step_finds_its_living_cli_and_settles_once(tm
         session = first.session("memory")
         simulation.run_for(1.0)
         (cli,) = world.alive()
-        first._sessions[session.session_id]._ref.tell(Submit(text="the only one", reply=Future()))
+        session._counterpart.ref.tell(Submit(text="the only one", reply=Future()))
         done = any(not simulation.step(simulation.monotonic()) for _ in range(drops))
         first._system.drop()
         first._hub.close()

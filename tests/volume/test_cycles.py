@@ -54,7 +54,7 @@ def test_c61_a_thousand_sessions_of_one_runtime_leave_nothing_behind(tmp_path):
         until(lambda: alive(Cell) <= before[0])
         after = (alive(Cell), alive(Session), descriptors(), len(lastword_threads("lastword")), rig.world.watches)
         assert after == before
-        assert rig.runtime._sessions == {}
+        assert len(rig.runtime._sessions) == 0
         print(f"grown by {grown} KiB")
         assert grown < GROWN_KIB
 
@@ -87,7 +87,7 @@ def in_panes(cycles: int) -> None:
 
         for _ in range(5):
             cycle()
-        server = runtime._edges["tmux"].transport.server
+        server = runtime._edges.opened["tmux"].transport.server
         before = (descriptors(), len(lastword_threads("lastword")), alive(Session))
         grown = resident_kib()
         for _ in range(cycles):

@@ -12,9 +12,7 @@ Source: Claude Code 2.1.332, tests/fixtures/claude_code/2.1.332 (cases and their
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
-
-import msgspec
+from collections.abc import Callable, Collection, Iterable
 
 from lastword.actors.core.adapter import SourceSpec
 from lastword.actors.core.facts import (
@@ -35,10 +33,9 @@ from lastword.actors.core.facts import (
     UnknownRecord,
 )
 from lastword.actors.core.outcome import Evidence, TurnError
-from lastword.actors.core.transcript import Line as Framed
-from lastword.actors.core.transcript import LineFramer
 from lastword.transports.providers import decoding
 from lastword.transports.providers.claude_code_errors import api_error
+from lastword.transports.providers.claude_code_lines import ClaudeLines
 from lastword.transports.providers.claude_code_queue import TASK_NOTIFICATION, CliQueue
 from lastword.transports.providers.claude_code_records import (
     METADATA_TYPES,
@@ -48,10 +45,10 @@ from lastword.transports.providers.claude_code_records import (
     Position,
     RegistryFile,
     text_of,
-    when,
 )
 from lastword.transports.providers.claude_code_text import unwrap
 from lastword.transports.providers.claude_code_turn import CUT_MARK, NativeTurn, Said
+from lastword.transports.providers.line_oracle import UNREADABLE
 
 TOOL_RESULT_CHARS_MAX = 64 * 1024
 TOOLS_OPEN_MAX = 8192
@@ -63,20 +60,7 @@ LOCAL_TAGS = ("<command-name>", "<command-message>", "<local-command-", "<bash-s
 BASH_INPUT = "<bash-input>"
 SYNTHETIC = "<synthetic>"
 
-_OBJECT = ord("{")
-_LINE = decoding.Decoder(Line)
-_STARTS = (b'{"parentUuid":', b'{"type":')
-"""How a record begins."""
-GLUED_BYTES_MAX = 1024 * 1024
-GLUED_TRIES = 16
-"""Of one unreadable line: how long it may be, and at how many places a record is looked for that was glued to it."""
 _REGISTRY = decoding.Decoder(RegistryFile)
-_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, OverflowError)
-
-
-def _evidence(source: str, offset: int, line: Line) -> Evidence:
-    at = when(line.timestamp) if line.timestamp else None
-    return Evidence(source=source, offset=offset, native_id=line.uuid or "", native_at=at)
 
 
 def _superseded(turn: NativeTurn, evidence: Evidence) -> TurnClosed:
@@ -94,8 +78,7 @@ class ClaudeOracle:
 
     def __init__(self, source: SourceSpec, native_session: str, offset: int = 0) -> None:
         self._source = source.path
-        self._native_session = native_session
-        self._framer = LineFramer(offset, empty=False)
+        self._lines = ClaudeLines(offset, native_session)
         self._turn: NativeTurn | None = None
         self._overlapped: NativeTurn | None = None
         """A turn that was not over when the CLI's own queue began the next: its interrupt line may still come."""
@@ -122,7 +105,7 @@ class ClaudeOracle:
             and self._overlapped is None
             and not self._enqueued
             and self._bash is None
-            and not self._framer.tail_bytes
+            and not self._lines.half_held
         )
 
     def expect(self, native_turns: Collection[str]) -> None:
@@ -136,56 +119,28 @@ class ClaudeOracle:
             source: name of the file, for the evidence.
             chunk: bytes following the previous chunk, any length; may cut a line or a UTF-8 sequence.
         """
-        for framed in self._framer.feed(chunk):
-            self._framed(framed, source)
+        self._take(self._lines.feed(source, chunk))
         if self._idle:
             self._flush_said()
         facts, self._facts = self._facts, []
         return facts
 
-    def _framed(self, framed: Framed, source: str) -> None:
-        if framed.oversized:
-            self._unknown("oversized_line", Evidence(source=source, offset=framed.offset))
-            return
-        text = framed.data.strip()
-        if not text:
-            return
-        evidence = Evidence(source=source, offset=framed.offset)
-        if text[0] != _OBJECT:
-            self._torn(framed, evidence)
-            return
-        try:
-            line = _LINE.decode(framed.data)
-            self._line(line, _evidence(source, framed.offset, line))
-        except _UNREADABLE:
-            self._torn(framed, evidence)
-
-    def _torn(self, framed: Framed, evidence: Evidence) -> None:
-        """No record; but one may stand behind the rest of another: the CLI ended, or its file was cut, within a line,
-        and what it wrote next is glued to that. A string holds no bare quote, so no text can pass for one.
-        """
-        self._unknown("unreadable", evidence)
-        data, tries = framed.data, 0
-        if len(data) > GLUED_BYTES_MAX:
-            return
-        for start in _STARTS:
-            at = data.find(start, 1)
-            while at >= 0 and tries < GLUED_TRIES:
-                tries += 1
-                try:
-                    line = _LINE.decode(data[at:])
-                except _UNREADABLE:
-                    at = data.find(start, at + 1)
-                    continue
-                if line.session_id is not None and line.session_id == self._native_session:
-                    self._line(line, _evidence(evidence.source, framed.offset + at, line))
-                return
+    def _take(self, read: Iterable[tuple[Line, Evidence] | UnknownRecord]) -> None:
+        for each in read:
+            if isinstance(each, UnknownRecord):
+                self._facts.append(each)
+                continue
+            line, evidence = each
+            try:
+                self._line(line, evidence)
+            except UNREADABLE:
+                self._unknown("unreadable", evidence)
 
     def feed_snapshot(self, source: str, data: bytes) -> list[Fact]:  # noqa: ARG002 - one registry a process
         """The CLI's registry of its process. An unreadable one (half written) says nothing."""
         try:
             registry = _REGISTRY.decode(data)
-        except _UNREADABLE:
+        except UNREADABLE:
             return []
         self._idle = registry.status == "idle"
         if self._idle:
@@ -204,9 +159,7 @@ class ClaudeOracle:
 
         A ``-p`` turn whose last message ended by itself is over then.
         """
-        tail = self._framer.flush()
-        if tail is not None:
-            self._framed(tail, source)
+        self._take(self._lines.flush(source))
         turn = self._turn
         if turn is not None and turn.said is not None and self._sdk and turn.said.final:
             evidence = turn.said.evidence
@@ -231,9 +184,9 @@ class ClaudeOracle:
             self._unknown("id_beyond_bounds", evidence)
             return
         if line.session_id is not None:
-            if not self._native_session:
-                self._native_session = line.session_id
-            elif line.session_id != self._native_session:
+            if not self._lines.native_session:
+                self._lines.native_session = line.session_id
+            elif line.session_id != self._lines.native_session:
                 self._unknown("foreign_session", evidence)
                 return
         if line.forked_from is not None:
@@ -441,7 +394,11 @@ class ClaudeOracle:
         if self._bash is not None and self._turn is None:
             self._open_shell_turn(line)
         turn = self._turn
-        if line.request_session_id and self._native_session and line.request_session_id != self._native_session:
+        if (
+            line.request_session_id
+            and self._lines.native_session
+            and line.request_session_id != self._lines.native_session
+        ):
             if turn is not None and not turn.inherited:
                 turn.inherited = True
                 self._facts.append(TurnInherited(native_turn=turn.native, evidence=evidence))

@@ -280,7 +280,7 @@ class Bench:
         executable = self.executable
         if not adapter.certified_versions:
             return ""
-        return self.runtime._versions.of(adapter, executable, self.env)  # noqa: SLF001
+        return self.runtime._providers.versions.of(adapter, executable, self.env)  # noqa: SLF001
 
     def _follow(self, session: Session) -> None:
         """Note when a subscriber is told of each completion: no earlier is it a host's."""
