@@ -12,8 +12,8 @@ from lastword.actors.core import events, stall
 from lastword.actors.core.facts import CliStatusSeen, TurnClosed
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.outcome import Evidence
+from lastword.actors.core.pending import Pending
 from lastword.actors.core.reconcile import unobserved
-from lastword.actors.core.session import Pending
 from lastword.actors.reconciler import Consult, Consulted, ReconcilerActor
 from lastword.actors.session_commands import CheckStall
 

@@ -14,6 +14,7 @@ from lastword.actors import turn as turn_shell
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.facts import AssistantSaid, TurnClosed
+from lastword.actors.core.outcome import Completion
 from lastword.runtime._edge import Survivor
 from lastword.transports.providers.memory import Record
 
@@ -377,7 +378,7 @@ def test_c40_what_an_actor_of_an_old_epoch_still_says_is_not_taken(make):
     forged = turn_shell.TurnFinished(
         turn_id=turn_id,
         epoch=0,
-        completion=turn_core.Completion(
+        completion=Completion(
             turn_id=turn_id,
             session_id=session.session_id,
             status="completed",
