@@ -15,6 +15,7 @@ from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.facts import AssistantSaid, TurnClosed
 from lastword.actors.core.outcome import Completion
+from lastword.runtime import _counterpart
 from lastword.runtime._edge import Survivor
 from lastword.transports.providers.memory import Record
 
@@ -417,3 +418,16 @@ def test_c40_a_session_whose_actor_failed_is_taken_over_with_its_living_cli_and_
     assert cli.alive
     cli.world.manual = False
     assert session.run("again").answer == "echo: again"
+
+
+@pytest.mark.contract("C40")
+def test_c40_who_waits_for_a_turn_is_woken_by_the_end_of_the_actor_and_looks_for_nothing_meanwhile(make, monkeypatch):
+    monkeypatch.setattr(_counterpart, "LOOK_S", 10_000.0)
+    rig = make(manual=True)
+    session = rig.session()
+    waiting = away(session.run, "go")
+    rig.running(session)
+    session._ref.stop()
+    error = waiting.exception(WAIT_S)
+    assert isinstance(error, RejectedError)
+    assert error.kind == "session_closed"
