@@ -427,7 +427,7 @@ def test_c40_who_waits_for_a_turn_is_woken_by_the_end_of_the_actor_and_looks_for
     session = rig.session()
     waiting = away(session.run, "go")
     rig.running(session)
-    session._counterpart.ref.stop()
+    session._counterpart.ref._cell.kill()
     error = waiting.exception(WAIT_S)
     assert isinstance(error, RejectedError)
     assert error.kind == "session_closed"
