@@ -166,12 +166,6 @@ class Account:
         away = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in spells)
         return 20.0 + away
 
-    def _over_before(self, native: str, at: float) -> bool:
-        """Whether that native turn had its completion by then."""
-        return any(
-            body.get("native_turn_id") == native and done <= at for _, _, done, body in self.completions.values()
-        )
-
     def _never_ran(self, turn_id: str, at: float, body: dict[str, Any]) -> None:
         """A turn without a native one: no CLI may have it on record as run."""
         message = self.texts[body["message_id"]]
@@ -180,8 +174,6 @@ class Account:
             return  # which of them ran cannot be told by the text; the counts are checked elsewhere
         for taken in self.taken_of(message):
             worked = self.truth.turns.get(taken.native)
-            if taken.fate == "joined" and self._over_before(taken.native, at):
-                continue  # into a turn whose end had been told, since the CLI was moved out of its conversation
             if worked is not None and worked.prompt_at is not None and worked.prompt_at < at - SLACK_S:
                 what = f"{turn_id} {body['status']} {error_kind(body)} by {body['source']}"
                 self.fault(
@@ -190,9 +182,19 @@ class Account:
 
     # --- C13, C24 -------------------------------------------------------------------------------------------------
 
+    def _nobody_can_know(self, taken: Taken) -> bool:
+        """The host died between its Enter and the commit that says so, and the CLI before its record showed the prompt:
+        by all that is on record it was never entered, and so it is entered once more.
+        """
+        worked, died = self.truth.turns.get(taken.native), self.truth.died.get(taken.pid)
+        if worked is None or worked.prompt_at is not None or died is None:
+            return False
+        return any(taken.at <= since <= min(died, taken.at + 1.0) for since, _ in self.down)
+
     def _typed_once(self) -> None:
         asked = Counter((message["session_id"], message["text"]) for message in self.messages)
-        taken = Counter((each.session, each.text) for each in self.truth.taken if not each.text.startswith(BY_PERSON))
+        entered = [each for each in self.truth.taken if not each.text.startswith(BY_PERSON)]
+        taken = Counter((each.session, each.text) for each in entered if not self._nobody_can_know(each))
         for key, times in taken.items():
             if times > asked[key]:
                 self.fault("C24", f"{key} was entered {times} times and sent {asked[key]} times")

@@ -35,6 +35,7 @@ HAND_PICKED = {
     194: "two lives of a failed session both told a tool",
     206: "every hint of a terminal record was lost within the re-read behind an interrupt",
     1078: "an actor that settled by a timer failed: the one after it was never ended",
+    2061: "host and CLI both died within 0.2 s of an Enter that neither had put on record: it was entered once more",
     399: "a command of the CLI's own was left in the input box by a host that died, and held up everything",
 }
 
