@@ -48,6 +48,9 @@ from lastword.actors.mouth import (
 from lastword.actors.system.actor import Actor
 
 STATUS_BYTES_MAX = 64 * 1024
+LAST_LOOK_S = 5.0
+"""How long the end of a CLI that was never ready may wait for what its pane shows then; usually about a millisecond."""
+LAST_WORDS_CHARS = 400
 
 # --- from the edge ------------------------------------------------------------------------------------------------
 
@@ -83,11 +86,19 @@ class _Exited(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class _LookedLast(msgspec.Struct, frozen=True):
+    """What the dead pane shows; None: nothing was seen in time."""
+
+    result: ScreenView | LastwordError | None
+    status: int | None
+    epoch: int
+
+
 class _Closed(msgspec.Struct, frozen=True):
     epoch: int
 
 
-_FromEdge: TypeAlias = _Opened | _Looked | _Pasted | _Pressed | _LookDue | _Exited | _Closed
+_FromEdge: TypeAlias = _Opened | _Looked | _Pasted | _Pressed | _LookDue | _Exited | _LookedLast | _Closed
 PaneCommand: TypeAlias = MouthCommand | _FromEdge
 
 
@@ -122,12 +133,14 @@ class PaneActor(Actor):
         self._closing: float | None = None
         self._opening = False
         self._kept = False
+        self._dying = False
+        """Its process is gone, and what it showed at its end is still looked at."""
         self._left = False
 
     def receive(self, message: PaneCommand) -> None:
         now_s = self.clock.monotonic()
         match message:
-            case _Looked() | _Pasted() | _Pressed() | _Opened() | _LookDue() | _Exited() | _Closed():
+            case _Looked() | _Pasted() | _Pressed() | _Opened() | _LookDue() | _Exited() | _LookedLast() | _Closed():
                 if message.epoch == self._epoch:
                     self._from_edge(message, now_s)
                 elif isinstance(message, _Opened) and not isinstance(message.result, LastwordError):
@@ -195,6 +208,9 @@ class PaneActor(Actor):
                 self._do(self._core.look_due())
             case _Exited():
                 self._exited(message.status)
+            case _LookedLast():
+                if self._dying:
+                    self._looked_last(message)
             case _Closed():
                 self._report(Closed(epoch=self._epoch))
             case _:
@@ -209,6 +225,7 @@ class PaneActor(Actor):
         self._core = core.PaneCore(self._adapter, epoch)  # what waited here is handed over again by the session
         self._was_ready = False
         self._kept = False
+        self._dying = False
         self._closing = None
         self._last_screen = ()
 
@@ -260,13 +277,24 @@ class PaneActor(Actor):
         self._do(self._core.answered_by_exit())
         self._core.gone()
         self.cancel_timer("look")
-        text = " / ".join(line.strip() for line in self._last_screen if line.strip())
-        gone = Gone(
-            epoch=self._epoch,
-            exit_status=status,
-            was_ready=self._was_ready,
-            last_words="" if self._was_ready else text[-400:],
-        )
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
+        if self._was_ready or endpoint is None:
+            self._told_gone(status, "")
+            return
+        self._dying = True  # one that ends at once says why behind every look that was taken so far
+        self.after(LAST_LOOK_S, _LookedLast(None, status, epoch), key="last look")
+        endpoint.look(lambda result: ref.tell(_LookedLast(result, status, epoch)))
+
+    def _looked_last(self, message: _LookedLast) -> None:
+        self.cancel_timer("last look")
+        result = message.result
+        lines = self._last_screen if result is None or isinstance(result, LastwordError) else result.lines
+        words = " / ".join(line.strip() for line in lines if line.strip())
+        self._told_gone(message.status, words[-LAST_WORDS_CHARS:])
+
+    def _told_gone(self, status: int | None, words: str) -> None:
+        self._dying = False
+        gone = Gone(epoch=self._epoch, exit_status=status, was_ready=self._was_ready, last_words=words)
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None and self._closing is None:
             endpoint.close(0.0, lambda: None)  # what it left in its process group, and the empty pane

@@ -13,13 +13,14 @@ from lastword.actors.core import session as core
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import Refused, TypedText
 from lastword.actors.core.ids import TurnId
+from lastword.actors.core.pending import Stage
 from lastword.actors.core.ports import MessageRow, TurnRow
 from lastword.actors.session_commands import Rehydrate
 
 if TYPE_CHECKING:
     from lastword.actors.session import SessionActor
 
-_STAGES: dict[str, core.Stage] = {"queued": "queued", "submitted": "submitted"}
+_STAGES: dict[str, Stage] = {"queued": "queued", "submitted": "submitted"}
 
 
 def rehydrate(session: SessionActor, known: Rehydrate) -> None:

@@ -19,6 +19,7 @@ from lastword.actors.api import ApiActor
 from lastword.actors.controls import Controls
 from lastword.actors.core import events, reconcile
 from lastword.actors.core import session as core
+from lastword.actors.core import session_effects as asks
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing as typing_core
 from lastword.actors.core.adapter import LaunchRequest
@@ -27,6 +28,7 @@ from lastword.actors.core.facts import CliStatusSeen, RecordExhausted
 from lastword.actors.core.fault import PartFailedError, fault_of
 from lastword.actors.core.ids import ENTROPY_BYTES, MessageId, TurnId, mint_turn
 from lastword.actors.core.outcome import Completion
+from lastword.actors.core.pending import Pending
 from lastword.actors.core.ports import MessageRow, SessionRow
 from lastword.actors.core.snapshot import Snapshot
 from lastword.actors.dialog_policy import PolicyRoom
@@ -232,6 +234,8 @@ class SessionActor(Actor):
                 self._looked(message)
             case transcript.RecordUnread():
                 self.stalls.unread(message.path, message.reason)
+                if self.turns.interrupted:  # it was given up before anybody knew that there is nothing to be read
+                    self._given_up()
             case transcript.CaughtUp():
                 self._caught_up(message)
             case ChildFailed():
@@ -287,7 +291,7 @@ class SessionActor(Actor):
             self.core.typing(pending.message_id)
             self.deliver(pending, uncertain=False)
 
-    def deliver(self, pending: core.Pending, *, uncertain: bool) -> None:
+    def deliver(self, pending: Pending, *, uncertain: bool) -> None:
         """Hand it to the pane; ``uncertain``: an earlier life may have typed it."""
         self.belongs_to(self.book.trace_of(pending.message_id))
         row = self.book.rows.get(pending.message_id)
@@ -472,7 +476,7 @@ class SessionActor(Actor):
         self.record.take_place(quiet=not self.core.backlog and not any(self.core.open.values()))
 
     def apply(
-        self, effects: Iterable[core.SessionEffect], rows: Rows | None = None, drafts: Iterable[events.Draft] = ()
+        self, effects: Iterable[asks.SessionEffect], rows: Rows | None = None, drafts: Iterable[events.Draft] = ()
     ) -> None:
         """Carry out: first what goes to the journal, then what turns are told (their own batches come after). ``rows``
         and ``drafts`` go with it. The row of a message that owns an open turn is committed by that turn alone, with
@@ -481,17 +485,17 @@ class SessionActor(Actor):
         drafts = list(drafts)
         rows = {} if rows is None else rows
         told: list[tuple[TurnId, list[turn_core.TurnEvent]]] = []
-        begin: list[tuple[turn_core.Turn, core.OpenTurn]] = []
+        begin: list[tuple[turn_core.Turn, asks.OpenTurn]] = []
         after: list[Callable[[], None]] = []
         moved: SessionRow | None = None
         for effect in effects:
             match effect:
-                case core.OpenTurn():
+                case asks.OpenTurn():
                     begin.append((self._turn_of(effect), effect))
                     if effect.message_id is not None:
                         self._trace_binding(effect.turn_id, effect.message_id)
                     self.book.bind(rows, effect.message_id, effect.turn_id, "bound")
-                case core.ToTurn():
+                case asks.ToTurn():
                     if isinstance(effect.event, turn_core.Joined):
                         self._trace_binding(effect.turn_id, effect.event.message_id)
                         self.book.bind(rows, effect.event.message_id, effect.turn_id, "joined")
@@ -503,22 +507,22 @@ class SessionActor(Actor):
                         told[-1][1].append(effect.event)
                     else:
                         told.append((effect.turn_id, [effect.event]))
-                case core.Proved():
+                case asks.Proved():
                     if effect.record:
                         self.book.told_by(rows, effect.message_id, effect.record)
                     after.append(_call(self.mouth.tell, mouth.Prove(message_id=effect.message_id)))
                     if effect.stage == "queued":
                         self.book.advance(rows, effect.message_id, "queued")
                         drafts.append(_queued_draft(effect))
-                case core.Undelivered():
+                case asks.Undelivered():
                     drafts.append(self.book.undelivered(rows, effect.message_id, effect.reason))
-                case core.Rebound():
+                case asks.Rebound():
                     drafts.append(self.cli.rebound(effect))
-                case core.Moved():
+                case asks.Moved():
                     moved = self.record.row
-                case core.Gone():
+                case asks.Gone():
                     after.append(_call(self.cli.gone, effect))
-                case core.Count():
+                case asks.Count():
                     self.system.dead_letters.record(effect.what, self.ref.name, effect, effect.times)
                 case _:
                     assert_never(effect)
@@ -542,7 +546,7 @@ class SessionActor(Actor):
         if self.system.tracer is not None:
             self.note(Bound(turn_id, message_id))
 
-    def _turn_of(self, opened: core.OpenTurn) -> turn_core.Turn:
+    def _turn_of(self, opened: asks.OpenTurn) -> turn_core.Turn:
         message = self.book.rows.get(opened.message_id) if opened.message_id is not None else None
         return turn_core.Turn(
             turn_id=opened.turn_id,
@@ -637,7 +641,7 @@ class SessionActor(Actor):
         )
 
 
-def _queued_draft(proved: core.Proved) -> events.Draft:
+def _queued_draft(proved: asks.Proved) -> events.Draft:
     return events.Draft(
         body=events.MessageQueued(evidence=proved.evidence),
         message_id=proved.message_id,

@@ -12,6 +12,7 @@ import msgspec
 from lastword.actors import mouth, transcript
 from lastword.actors.core import events
 from lastword.actors.core import session as core
+from lastword.actors.core import session_effects as asks
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core import typing_effects as reports
 from lastword.actors.core.adapter import ExpectsTurns, LaunchRequest, Oracle, SourceSpec, TypedText, cli_names_itself
@@ -167,7 +168,7 @@ class Cli:
         self.state = "gone"
         self.exhausted = True
 
-    def rebound(self, rebound: core.Rebound) -> events.Draft:
+    def rebound(self, rebound: asks.Rebound) -> events.Draft:
         """It is in another conversation now: follow that one."""
         session = self._session
         session.record.move(rebound.native_session)
@@ -253,6 +254,10 @@ class Cli:
         session, streams = self._session, self._session.deps.streams
         self.caught_up = False
         if streams is not None and earlier:
+            if session.deps.adapter.launch(self._asked(resume=True)).exit_noted:
+                streams.note_orphaned(
+                    self._name(self.epoch)
+                )  # before it is read: what it makes of that is no word of ours
             for epoch in streams.epochs(session.record.row.session_id):
                 if session.record.row.config_floor < epoch < self.epoch:
                     session.watcher.tell(self._following(epoch))
@@ -494,7 +499,7 @@ class Cli:
         effects = session.core.submitted(report.message_id, report.rewritten, report.at)
         if not effects and owner is not None and owner.turn_id is not None and owner.taken == "started_turn":
             # the record was read before this report came: the turn wants its stamp all the same
-            effects = [core.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]
+            effects = [asks.ToTurn(turn_id=owner.turn_id, event=turn_core.Submitted(rewritten=report.rewritten))]
         session.apply(effects, rows, drafts)
 
     def _dialog_seen(self, seen: reports.DialogSeen) -> None:
@@ -572,7 +577,7 @@ class Cli:
             self._live = False
             self._session.watcher.tell(EndpointGoneHint())
 
-    def gone(self, gone: core.Gone) -> None:
+    def gone(self, gone: asks.Gone) -> None:
         """It is gone and its record was read to the end."""
         session = self._session
         self.state = "gone"

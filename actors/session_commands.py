@@ -20,6 +20,7 @@ from lastword.actors.core.outcome import Completion
 from lastword.actors.core.ports import Journal, MessageRow, TurnRow
 from lastword.actors.core.snapshot import Dialog
 from lastword.actors.core.world import Endpoint, Files, Streams, Transport, Wakes
+from lastword.actors.look_pace import LookPace
 from lastword.actors.system.ref import Ref
 
 AskPolicy: TypeAlias = Callable[[SessionId, Dialog, Callable[[object, str], None]], str]
@@ -46,6 +47,7 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
         ask_policy: None where the host has no policy for dialogs.
         live: tells an event that is not recorded.
         limits: beyond which a message is refused. behind: batches that wait for the journal's writer.
+        looks: when a quiet turn may be looked into; one for all sessions of a runtime.
     """
 
     journal: Ref
@@ -60,6 +62,7 @@ class SessionDeps(msgspec.Struct, frozen=True, kw_only=True):
     live: Callable[[Event], None] = _nobody
     limits: Limits = Limits()
     behind: Callable[[], int] = _never
+    looks: LookPace = msgspec.field(default_factory=LookPace)
 
     @property
     def waits_as(self) -> Literal["pending", "queued"]:

@@ -12,8 +12,8 @@ from lastword.actors.core import events, stall
 from lastword.actors.core.facts import CliStatusSeen, TurnClosed
 from lastword.actors.core.ids import TurnId
 from lastword.actors.core.outcome import Evidence
+from lastword.actors.core.pending import Pending
 from lastword.actors.core.reconcile import unobserved
-from lastword.actors.core.session import Pending
 from lastword.actors.reconciler import Consult, Consulted, ReconcilerActor
 from lastword.actors.session_commands import CheckStall
 
@@ -34,6 +34,8 @@ class StallWatch:
         self._session = session
         self._heard_mono_s = session.clock.monotonic()
         self._armed = False
+        self._due_s: float | None = None
+        """When the look that is put off is due."""
         self._tracks: dict[str, stall.Track] = {}
         self._status: CliStatusSeen | None = None
         self._told: set[TurnId] = set()
@@ -108,6 +110,7 @@ class StallWatch:
         self._told &= set(session.core.open)
         if not session.core.open:
             self._armed = False
+            self._due_s = None
             self._suspected = None
             self._tracks.clear()
             if self._reconciler is not None:
@@ -116,7 +119,10 @@ class StallWatch:
             return
         quiet_s = session.clock.monotonic() - self._heard_mono_s
         if quiet_s < stall.QUIET_S - TICK_S:
+            self._due_s = None
             session.after(stall.QUIET_S - quiet_s, CheckStall(), key="stall")
+            return
+        if not self._may_look():
             return
         session.put_right()
         if "asserts_completion" in session.deps.adapter.capabilities:
@@ -127,6 +133,18 @@ class StallWatch:
                     self._told.add(turn_id)
                     self._tell(turn_id, self.wait_of(turn_id), quiet_s)
         session.after(stall.CONSULT_EVERY_S, CheckStall(), key="stall")
+
+    def _may_look(self) -> bool:
+        """Whether it is its turn; where it is not, it is put off until then."""
+        session = self._session
+        now_s = session.clock.monotonic()
+        if self._due_s is None:
+            self._due_s = session.deps.looks.slot(now_s)
+        if self._due_s > now_s + TICK_S:
+            session.after(self._due_s - now_s, CheckStall(), key="stall")
+            return False
+        self._due_s = None
+        return True
 
     def _consult(self) -> None:
         session = self._session

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lastword.actors.admission import overloaded
 from lastword.actors.core.errors import RejectedError, SessionFailedError
 from lastword.actors.core.ids import SessionId
+from lastword.actors.replies import resolve
 from lastword.actors.session import Abandon, CloseSession, Control, Submit, SwitchTo
 from lastword.runtime._steps import Steps, Until
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from lastword.runtime._shared import Shared
 
 LIVENESS_S = 1.0
-"""While waiting for an answer: how often it is checked that the actor which was told still lives."""
+"""How often a wait looks around, where it waits for more than an answer; and how long an actor's end may be ahead of
+the answer that somebody gives in its place."""
+LOOK_S = 15.0
+"""How often a wait for an answer looks around: the answer and the actor's end wake it, so nothing depends on that."""
 
 _T = TypeVar("_T")
 
@@ -105,16 +109,40 @@ class Counterpart:
             RejectedError: ``timeout``; ``session_closed``: it has ended (``SessionFailedError``: of a failure).
             JournalError: what the journal has failed of for ``journal_s``.
         """
-        waited_s = failing_s = 0.0
         ref = ref or self.ref
+        if future.done():
+            return future.result()
+        woken = _Woken()
+        if ref is not None:
+            ref.when_ended(woken)
+        try:
+            return (yield from self._answer(future, ref, woken, bound_s, sign, journal_s))
+        finally:
+            if ref is not None:
+                ref.forget_end(woken)
+
+    def _answer(
+        self,
+        future: Future[_T],
+        ref: Ref | None,
+        woken: _Woken,
+        bound_s: float | None,
+        sign: Future[Any] | None,
+        journal_s: float | None,
+    ) -> Steps[_T]:
+        waited_s = failing_s = 0.0
         while True:
             if sign is not None and sign.done():
                 bound_s = None
-            step_s = LIVENESS_S if bound_s is None else min(LIVENESS_S, max(0.0, bound_s - waited_s))
             alive = ref is not None and ref.is_alive()
-            yield Until(future, step_s)
+            step_s = LOOK_S if alive and journal_s is None else LIVENESS_S
+            if bound_s is not None:
+                step_s = min(step_s, max(0.0, bound_s - waited_s))
+            yield Until(woken.at(future), step_s)
             if future.done():
                 return future.result()
+            if woken.by_the_end():
+                continue
             waited_s += step_s
             if not alive:
                 raise self._ended(ref, "the session ended before it answered")
@@ -169,3 +197,35 @@ class Counterpart:
             with shared.faults.moved:
                 shared.faults.moved.wait_for(moved, step_s)
             waited_s += LIVENESS_S
+
+
+class _Woken:
+    """What one wait waits on: done with the answer, or once the actor has ended. Called at that end."""
+
+    __slots__ = ("_ended", "_wake")
+
+    def __init__(self) -> None:
+        self._wake: Future[None] | None = None
+        self._ended = False
+
+    def __call__(self) -> None:
+        self._ended = True
+        if self._wake is not None:
+            resolve(self._wake, None)
+
+    def at(self, future: Future[Any]) -> Future[None]:
+        """The same one until it was done."""
+        if self._wake is None:
+            wake: Future[None] = Future()
+            self._wake = wake
+            future.add_done_callback(lambda _: resolve(wake, None))
+            if self._ended:  # it ended meanwhile
+                resolve(wake, None)
+        return self._wake
+
+    def by_the_end(self) -> bool:
+        """Whether the end woke it; once."""
+        woken, self._ended = self._ended, False
+        if woken:
+            self._wake = None
+        return woken

@@ -16,6 +16,7 @@ from lastword.actors.core.fault import fault_of
 from lastword.actors.core.ids import ENTROPY_BYTES, SessionId, mint_session
 from lastword.actors.core.ports import Batch, SessionRow
 from lastword.actors.core.snapshot import Dialog
+from lastword.actors.look_pace import LookPace
 from lastword.actors.session import Rehydrate, SessionActor, SessionDeps, Start
 from lastword.runtime._edge import Edge, Survivor
 from lastword.runtime._edges import Edges
@@ -54,6 +55,7 @@ class Sessions:
         """Held while a session on record is given its actor: two threads that ask for it get one."""
         self._survivors: dict[SessionId, Survivor] = {}
         """What an earlier host left of sessions that nobody has asked for yet."""
+        self._looks = LookPace()
         self._held: dict[SessionId, Callable[[], bool]] = {}
         """Sessions whose CLI lives and is not ours, and whether that is still so."""
         self._guardian = shared.system.spawn(Guardian, shared.writer, self, name="sessions")
@@ -343,6 +345,7 @@ class Sessions:
             live=self._shared.hub.live,
             limits=self._shared.limits,
             behind=self._shared.behind,
+            looks=self._looks,
         )
 
 

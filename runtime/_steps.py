@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from typing import Any, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
 from lastword.actors.system.system import ActorSystem
+
+SIGNALS_S: Final = 1.0
+"""How long the main thread blocks in one go."""
 
 _T = TypeVar("_T")
 
@@ -48,8 +52,7 @@ def blocked(steps: Steps[_T], system: ActorSystem) -> _T:
             match step:
                 case Until():
                     came = None
-                    with contextlib.suppress(TimeoutError):
-                        step.future.exception(timeout=system.wait_s(step.future.done, step.at_most_s))
+                    _block(step.future, system.wait_s(step.future.done, step.at_most_s))
                 case Aside():
                     came = step.call()
                 case _:
@@ -59,6 +62,17 @@ def blocked(steps: Steps[_T], system: ActorSystem) -> _T:
         return result
     finally:
         steps.close()
+
+
+def _block(future: Future[Any], at_most_s: float) -> None:
+    """Until it is done. The main thread comes up in between: ``_thread.interrupt_main`` does not wake it."""
+    slice_s = SIGNALS_S if threading.current_thread() is threading.main_thread() else at_most_s
+    while True:
+        with contextlib.suppress(TimeoutError):
+            future.exception(timeout=min(slice_s, at_most_s))
+        at_most_s -= slice_s
+        if future.done() or at_most_s <= 0.0:
+            return
 
 
 async def awaited(steps: Steps[_T]) -> _T:

@@ -107,6 +107,8 @@ def _anthropic_rules(messages: list[Any]) -> Iterator[str]:
 def _chat_rules(messages: list[Any]) -> Iterator[str]:
     owed: list[str] = []
     for message in messages:
+        if message["role"] not in ("system", "user", "assistant", "tool"):
+            yield f"unknown role {message['role']}"
         if message["role"] == "tool":
             if message["tool_call_id"] not in owed:
                 yield "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
@@ -125,6 +127,8 @@ def _chat_rules(messages: list[Any]) -> Iterator[str]:
 
 
 def _responses_rules(items: list[Any]) -> Iterator[str]:
+    if strange := {item["role"] for item in items if "role" in item} - {"user", "assistant"}:
+        yield f"unknown roles {strange}"
     calls = [item for item in items if item.get("type") == "function_call"]
     ids = [call["call_id"] for call in calls]
     results = [item["call_id"] for item in items if item.get("type") == "function_call_output"]

@@ -11,6 +11,7 @@ from itertools import count
 from typing import assert_never
 
 from lastword.actors.core import session as core
+from lastword.actors.core import session_effects as asks
 from lastword.actors.core import turn as turns
 from lastword.actors.core.adapter import TypedText
 from lastword.actors.core.facts import (
@@ -193,32 +194,32 @@ class SessionModel:
             self.finished.add(turn_id)
             self.do(self.core.finished(turn_id))
 
-    def do(self, effects: list[core.SessionEffect]) -> None:
+    def do(self, effects: list[asks.SessionEffect]) -> None:
         for effect in effects:
             match effect:
-                case core.OpenTurn():
+                case asks.OpenTurn():
                     assert effect.turn_id not in self.turns
                     self.turns.append(effect.turn_id)
                     if effect.message_id is not None:
                         assert effect.message_id not in self.in_turn
                         self.in_turn[effect.message_id] = effect.turn_id
                     self._begin(effect.turn_id, effect.bound.prompt.native_turn)
-                case core.ToTurn():
+                case asks.ToTurn():
                     self._turn(effect.turn_id, effect.event)
-                case core.Undelivered():
+                case asks.Undelivered():
                     self.undelivered[effect.message_id] += 1
-                case core.Gone():
+                case asks.Gone():
                     waiting = [each for each, pending in self.core.pending.items() if pending.stage == "waiting"]
                     assert list(effect.redeliver) == waiting
                     self.at_pane = None
                     self.alive = True
-                case core.Proved():
+                case asks.Proved():
                     if effect.message_id == self.at_pane:
                         self.report()
                         self.at_pane = None
-                case core.Rebound() | core.Moved():
+                case asks.Rebound() | asks.Moved():
                     pass
-                case core.Count():
+                case asks.Count():
                     raise AssertionError(effect.what)
                 case _:
                     assert_never(effect)

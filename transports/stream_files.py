@@ -6,13 +6,14 @@ way itself. Parses nothing; each write is one line or more, appended.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Container
 from pathlib import Path
 
 from lastword.actors.core.errors import TransportError
 from lastword.actors.core.ids import SessionId
-from lastword.actors.core.talk import EXITED
+from lastword.actors.core.talk import EXITED, ORPHANED
 
 STREAM_ENDINGS = (".jsonl", ".sent.jsonl", ".err")
 
@@ -73,6 +74,11 @@ class StreamFiles:
         except OSError:
             said = 0
         self.keep(name, b'{"jsonrpc":"2.0","method":"%s","params":{"heard":%d}}\n' % (EXITED.encode(), said))
+
+    def note_orphaned(self, name: str) -> None:
+        """As :class:`~lastword.actors.core.world.StdioTransport`."""
+        with contextlib.suppress(TransportError):
+            self.keep(name, b'{"jsonrpc":"2.0","method":"%s","params":{}}\n' % ORPHANED.encode())
 
     def discard(self, session_id: SessionId, before_epoch: int | None) -> None:
         """As :class:`~lastword.actors.core.world.StdioTransport`."""

@@ -18,10 +18,9 @@ Rules
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 
@@ -52,6 +51,18 @@ from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.likeness import folded, perhaps
 from lastword.actors.core.limits import WAITING_MAX
 from lastword.actors.core.outcome import Evidence, Origin
+from lastword.actors.core.pending import Pending, Stage, cover, record_of
+from lastword.actors.core.session_effects import (
+    Count,
+    Gone,
+    Moved,
+    OpenTurn,
+    Proved,
+    Rebound,
+    SessionEffect,
+    ToTurn,
+    Undelivered,
+)
 
 RECORD_SKEW_S = 1.0
 """How much earlier than our own stamp of a message the CLI may stamp its record of it. One machine, one clock; where
@@ -67,110 +78,7 @@ STRANGERS_MAX = 100
 """Messages in the CLI's queue that nobody sent through us and that are remembered: it may merge one with ours."""
 READ_BEFORE_MAX = 1_000
 """Records of the CLI's queue that are remembered: read again, one says nothing of a later message with that text."""
-MERGE_STEPS_MAX = 50_000
-"""Comparisons that are spent on finding out which messages the CLI merged into one prompt."""
 FOREIGN_ORIGINS: frozenset[str] = frozenset({"task_notification", "hook", "local_command", "resubmitted_steer"})
-
-Stage = Literal["waiting", "typing", "submitted", "queued"]
-
-
-class Pending(msgspec.Struct, kw_only=True):
-    """A message that is accepted and not yet bound to a native turn.
-
-    ``stage``: ``waiting`` (nothing typed), ``typing`` (with the pane), ``submitted`` (Enter pressed), ``queued`` (the
-    record shows it in the CLI's own queue). ``unwanted``: its turn is being cancelled; it is not delivered anew.
-    ``clock_s``: wall minus monotonic clock at acceptance; ``set_back_s``: how far the wall was behind that since.
-    ``entered_at``: Unix time just before Enter was pressed for it in this life. ``recorded``: as
-    the CLI's queue has it.
-    """
-
-    message_id: MessageId
-    typed: TypedText
-    turn_id: TurnId | None
-    stage: Stage = "waiting"
-    accepted_at: float = 0.0
-    clock_s: float | None = None
-    set_back_s: float = 0.0
-    unwanted: bool = False
-    entered_at: float | None = None
-    recorded: str = ""
-
-
-def record_of(fact: InputQueued | InputJoined | InputDropped) -> str:
-    """Which record that is, in one word: the same one, read again, has the same."""
-    evidence = fact.evidence
-    where = evidence.native_id or f"{evidence.source}@{evidence.offset}"
-    what = f"{type(fact).__name__}\0{where}\0{evidence.native_at}\0{fact.text}"
-    return hashlib.sha256(what.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-# --- effects ------------------------------------------------------------------------------------------------------
-
-
-class OpenTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A native turn without a turn of ours yet: open ``turn_id`` for it and tell it that it is bound."""
-
-    turn_id: TurnId
-    message_id: MessageId | None
-    origin: Origin
-    bound: turns.Bound
-
-
-class ToTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell that turn."""
-
-    turn_id: TurnId
-    event: turns.TurnEvent
-
-
-class Proved(msgspec.Struct, frozen=True, kw_only=True):
-    """The record proves that this message was submitted: the pane may go on with the next. ``record``: see
-    :func:`record_of`; "" where it is a prompt's, which is known by its native turn.
-    """
-
-    message_id: MessageId
-    stage: Stage
-    evidence: Evidence
-    record: str = ""
-
-
-class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A message without a turn of its own was proved not to run."""
-
-    message_id: MessageId
-    reason: str
-
-
-class Rebound(msgspec.Struct, frozen=True, kw_only=True):
-    """The CLI says that it is in another conversation: follow it. ``seen_at``: when it was last seen in the one before
-    (its own stamp, Unix seconds): what it did since, it did where it is now. None where that was in an earlier life of
-    the host: it may have moved, and worked there, while nobody looked.
-    """
-
-    native_session: str
-    previous: str
-    seen_at: float | None
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """All that the conversation before holds is read and settled: from now on a restart is to follow the new one."""
-
-
-class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """The CLI is gone and its record was read to the end. ``redeliver``: messages that were never typed."""
-
-    redeliver: tuple[MessageId, ...]
-    exit_status: int | None
-
-
-class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """Count a record that was not handled (unknown and handled ones are counted alike); ``times``: so many."""
-
-    what: str
-    times: int = 1
-
-
-SessionEffect: TypeAlias = OpenTurn | ToTurn | Proved | Undelivered | Rebound | Moved | Gone | Count
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -707,7 +615,7 @@ class SessionCore:
             text = pending.recorded or pending.typed.rewritten
             by_text.setdefault("".join(text.split()), deque()).append(pending)
         by_text.pop("", None)
-        covered = _cover("".join(recorded.split()), by_text)
+        covered = cover("".join(recorded.split()), by_text)
         for pending in covered:
             if not pending.message_id:
                 self._strangers.remove(pending)
@@ -736,31 +644,3 @@ class SessionCore:
         since = only.entered_at - only.set_back_s
         at_once = since <= native_at <= since + only.set_back_s + OUR_ENTER_S
         return [only] if at_once and perhaps(fact.text, only.typed.text) else []
-
-
-def _cover(wanted: str, by_text: dict[str, deque[Pending]]) -> list[Pending]:
-    """Two or more texts, each message used once, that make up ``wanted``; what was accepted earlier is tried first."""
-    steps = 0
-    taken: list[tuple[str, Pending]] = []
-    levels = [iter(tuple(by_text))]
-    offset = 0
-    while levels:
-        for text in levels[-1]:
-            steps += 1
-            if steps > MERGE_STEPS_MAX:
-                return []
-            if not by_text[text] or not wanted.startswith(text, offset):
-                continue
-            taken.append((text, by_text[text].popleft()))
-            offset += len(text)
-            if offset == len(wanted) and len(taken) > 1:
-                return [pending for _, pending in taken]
-            levels.append(iter(tuple(by_text)))
-            break
-        else:
-            levels.pop()
-            if taken:
-                text, pending = taken.pop()
-                by_text[text].appendleft(pending)
-                offset -= len(text)
-    return []

@@ -31,6 +31,11 @@ EXITED = "_lastword/exited"
 started is gone, and its file held ``heard`` bytes then. What stands behind them was written by what is left of it.
 """
 
+ORPHANED = "_lastword/orphaned"
+"""Such a line too: the host that spoke to it is gone, and its stdin ended by that. What that host had heard of is
+settled; an end that is still to be told was told to nobody.
+"""
+
 
 class GiveUp(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing can be said to this child (no handshake): end it. Told as the reason of what waits."""

@@ -154,6 +154,12 @@ class Streams(Protocol):
         """Of which processes of that session there are files, oldest first."""
         ...
 
+    def note_orphaned(self, name: str) -> None:
+        """Append to the file of what was sent that the host which spoke to that process is gone, where that can be
+        written.
+        """
+        ...
+
     def discard(self, session_id: SessionId, before_epoch: int | None) -> None:
         """Delete the files of that session's earlier processes; None: of all of them."""
         ...

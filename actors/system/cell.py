@@ -12,7 +12,7 @@ name, tell the parent ``ChildFailed``, tell the watchers ``Terminated``.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,6 +91,7 @@ class Cell:
         "_origin",
         "_timers",
         "_waiting_for_children",
+        "_waits",
         "_watchers",
         "actor",
         "children",
@@ -134,6 +135,7 @@ class Cell:
         self._failure: Failure | None = None
         self._timers: dict[Hashable, ActorTimer] | None = None
         self._watchers: dict[str, Ref] | None = None
+        self._waits: set[Callable[[], object]] | None = None
         self._waiting_for_children = False
         self._giving_up: TimerEntry | None = None
         here = context.cell
@@ -303,6 +305,23 @@ class Cell:
             if self._watchers is not None:
                 self._watchers.pop(watcher.urn, None)
 
+    def when_ended(self, wake: Callable[[], object]) -> None:
+        """See ``Ref.when_ended``."""
+        with self.system.lock:
+            if self.phase is not Phase.DEAD:
+                if self._waits is None:
+                    self._waits = set()
+                self._waits.add(wake)
+                return
+        wake()
+
+    def forget_end(self, wake: Callable[[], object]) -> None:
+        """See ``Ref.forget_end``."""
+        with self.system.lock:
+            if self._waits is not None:
+                self._waits.discard(wake)
+                self._waits = self._waits or None
+
     # the end
 
     def _begin_end(self, actor: Actor) -> None:
@@ -425,6 +444,7 @@ class Cell:
             self.phase = Phase.DEAD
             self.ending_reason = reason
             watchers, self._watchers = self._watchers, None
+            waits, self._waits = self._waits, None
             orphans, self.children = list(self.children or ()), None
             self._waiting_for_children = False
         self._cancel_timers()
@@ -436,6 +456,8 @@ class Cell:
             self._tell_parent(failure, quarantined=self._ledger.refused)
         for watcher in (watchers or {}).values():
             self._notify(watcher, Terminated(ref=self.ref, reason=reason))
+        for wake in waits or ():
+            wake()
         if self.parent is not None:
             self.parent.child_gone(self)
         self.dispatcher.release()

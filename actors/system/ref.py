@@ -6,6 +6,7 @@ is not kept alive by it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,16 @@ class Ref:
     def is_alive(self) -> bool:
         """Whether it still takes messages."""
         return not self._cell.mailbox.closed
+
+    def when_ended(self, wake: Callable[[], object]) -> None:
+        """Have that called once the actor has ended, by whoever ends it, or at once where it has: for those who wait
+        and are no actor. It must return at once and must not raise. From any thread.
+        """
+        self._cell.when_ended(wake)
+
+    def forget_end(self, wake: Callable[[], object]) -> None:
+        """Nobody waits any more: the same object that was given. From any thread."""
+        self._cell.forget_end(wake)
 
     def has_failed(self) -> bool:
         """Whether it ends, or has ended, of what it raised."""

@@ -6,9 +6,27 @@ import os
 import shutil
 from pathlib import Path
 
+import click
+
 from lastword.actors.core.adapter import Adapter
 from lastword.actors.core.errors import LastwordError, ProviderError
 from lastword.runtime import _preflight as preflight
+
+
+def rehearsed() -> tuple[str, ...]:
+    """The providers that can be rehearsed: those that it is known how to seal off."""
+    from lastword.runtime.testing import SEALED_HOMES  # noqa: PLC0415 - late: the scripted model comes with it
+
+    return tuple(sorted(SEALED_HOMES))
+
+
+class RehearseOption(click.Option):
+    """Its help names what can be rehearsed, looked up when the help is asked for."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The option and its help."""
+        record = super().get_help_record(ctx)
+        return None if record is None else (record[0], f"{record[1]} For {', '.join(rehearsed())}.")
 
 
 def cache_folder() -> Path:

@@ -69,6 +69,7 @@ def examine(state: Path) -> Iterator[Check]:
     yield _tmux()
     services = list(_services())
     yield from _providers(usable=sum(check.verdict == "ok" for check in services))
+    yield from _named_by_the_host()
     yield from services
     yield _folder(state)
     yield _journal(state)
@@ -117,6 +118,22 @@ def _providers(usable: int) -> Iterator[Check]:
             yield Check(name=name, verdict="note", found=f"pinned for rehearsals: {cached}")
     for fault in faults:  # another one is enough for a turn
         yield msgspec.structs.replace(fault, verdict="note") if usable else fault
+
+
+def _named_by_the_host() -> Iterator[Check]:
+    """Adapters that stand for any program: nothing can be looked at before the host names one, and that is no fault."""
+    from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late
+    from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
+
+    for adapter in ADAPTERS.values():
+        if adapter.transport == "api" or adapter.executables:
+            continue
+        try:
+            preflight.find_executable(adapter, None, os.environ)
+        except LastwordError as error:
+            bad = _bad(adapter.name, error)
+            found = f"any agent that speaks its protocol, over {adapter.transport}; {bad.found}"
+            yield msgspec.structs.replace(bad, verdict="note", found=found)
 
 
 def _services() -> Iterator[Check]:

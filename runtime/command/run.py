@@ -29,6 +29,7 @@ from lastword.runtime.command._desk import (
     open_reader,
 )
 from lastword.runtime.command._progress import open_progress
+from lastword.runtime.command._rehearse import RehearseOption, find_real_cli, rehearsed
 from lastword.runtime.command._show import (
     EXIT_DIALOG,
     EXIT_OF_STATUS,
@@ -82,7 +83,12 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--transport", help="How the CLI is spoken to (default: in a pane); lastword doctor names what there is.")
 @click.option("--deadline", type=SECONDS, help="Cancel the turn after so many seconds.")
 @click.option("--json", "json_form", is_flag=True, help="Print the completion as JSON on stdout.")
-@click.option("--rehearse", is_flag=True, help="The real CLI, sealed off, on a scripted model: no key, no network.")
+@click.option(
+    "--rehearse",
+    is_flag=True,
+    cls=RehearseOption,
+    help="The real CLI (or API client), sealed off, on a scripted model: no key, no network.",
+)
 @click.option("--allow-uncertified", is_flag=True, help="Accept a CLI version that was never certified.")
 @click.option("--trust", is_flag=True, help="Where the CLI asks whether it may trust the folder: yes. Nothing else.")
 @click.option("--session", "session_id", help="Go on in this session.")
@@ -154,16 +160,15 @@ def _place(options: _Options, stack: ExitStack) -> _Place:
     if not options.rehearse:
         return _Place(state=options.state or default_state(), cwd=here, env=None, executables={})
     from lastword.runtime import _preflight as preflight  # noqa: PLC0415 - late: only a rehearsal needs these
-    from lastword.runtime.command._rehearse import find_real_cli  # noqa: PLC0415
-    from lastword.runtime.testing import SEALED_HOMES, Rehearsal  # noqa: PLC0415
+    from lastword.runtime.testing import Rehearsal  # noqa: PLC0415
     from lastword.transports.providers import ADAPTERS  # noqa: PLC0415
 
     adapter = preflight.find_adapter(ADAPTERS, options.provider, options.transport)
-    if adapter.name not in SEALED_HOMES:
+    if adapter.name not in rehearsed():
         raise UsageError(
             "unsupported_capability",
             f"{adapter.name!r} cannot be rehearsed: it is not known how it is sealed off",
-            remedy=f"Can be rehearsed: {', '.join(sorted(SEALED_HOMES))}",
+            remedy=f"Can be rehearsed: {', '.join(rehearsed())}",
             provider=adapter.name,
         )
     executables = {} if adapter.transport == "api" else {options.provider: str(find_real_cli(adapter))}

@@ -297,6 +297,27 @@ def test_c07_what_a_killed_agent_left_behind_calls_no_turn_cancelled(
 
 
 @pytest.mark.contract("C07")
+@pytest.mark.contract("C17")
+@pytest.mark.parametrize("it_lives_on", [False, True], ids=["gone", "alive"])
+def test_c17_what_an_agent_makes_of_its_hosts_death_calls_no_turn_cancelled(hosts: Hosts, it_lives_on: bool) -> None:
+    """It sees the end of its stdin and says ``cancelled``, for which nobody has asked: the turn is lost."""
+    host = hosts("cancel_at_eof")
+    host.close()
+    long = "[[chunk:5:0.2]][[size:4000]] long"
+    told = host.other_host(long, wait_for="turn_started")
+    if not it_lives_on:
+        until(lambda: not host.strays(), within_s=WAIT_S)
+    host.open()
+    session = host.again(told["session"])
+    done = completion_of(session, told["turns"][0])
+    assert host.said(b'"cancelled"')
+    assert done.error is not None
+    assert (done.status, done.error.kind, done.error.native_kind) == ("lost", "provider_exited", "cancelled")
+    assert session.run("[[say:on]]", deadline_s=WAIT_S).answer == "on"
+    assert len(completions(session)) == 2
+
+
+@pytest.mark.contract("C07")
 def test_c07_an_agent_that_ignores_the_cancel_is_ended_and_the_session_goes_on(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,12 +12,16 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from typing import Any
 
+import msgspec
 import pytest
 
 from api_fake import Act, Body, FakeService, Raw, Stop, Text, Use, Whole, chat_chunk, prompt_of
 from api_kit import ApiHost
 from lastword import Tool, ToolCall, events
 from lastword.actors.core.agent import PAUSES_MAX
+from lastword.actors.core.conversation import Call
+from lastword.actors.core.service import Reply
+from lastword.transports.providers import ADAPTERS
 from structured_kit import WAIT_S, of_type
 
 PROVIDERS = ["anthropic", "openai", "openai-chat"]
@@ -118,6 +122,60 @@ def test_c16_no_odd_answer_makes_a_later_request_one_that_the_service_refuses(pr
                 assert done.answer == "fine" or service.refused, (odd, done.error)
             if odd in ("an id twice", "no id") and not service.refused:
                 assert sorted(str(call["a"]) for call in log.calls) == ["1", "1", "2", "2"]
+            refused[odd], service.refused = service.refused, []
+    assert {odd: rules for odd, rules in refused.items() if rules} == {}
+
+
+def kept_as_said(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    """Answers go to the record as the service said them, with a role that is none: as before any of them was cleaned."""
+    adapter = ADAPTERS[provider, "api"]
+    reply = type(adapter).reply
+
+    def as_before(self: Any, body: bytes) -> Reply:
+        said = msgspec.json.decode(body)
+        content: list[Any] = said["content"] if provider == "anthropic" else said.get("output") or [said["message"]]
+        calls: list[Call] = []
+        for item in content:
+            if item.get("type") == "tool_use":
+                written = item.pop("arguments", None) or "{}"
+                item["input"] = msgspec.json.decode(written) if written.startswith("[1") else item["input"]
+                calls.append(Call(id=item["id"], name=item["name"], arguments=written))
+            elif item.get("type") == "function_call":
+                calls.append(Call(id=item["call_id"], name=item["name"], arguments=item["arguments"]))
+            elif provider != "anthropic":
+                item["role"] = "model"
+            for call in item.get("tool_calls") or ():
+                function = call["function"]
+                calls.append(Call(id=call["id"], name=function["name"], arguments=function["arguments"]))
+        raw = msgspec.Raw(msgspec.json.encode(content))
+        return msgspec.structs.replace(reply(self, body), content=raw, calls=tuple(calls))
+
+    monkeypatch.setattr(type(adapter), "reply", as_before)
+
+
+@every
+@pytest.mark.contract("C16")
+@pytest.mark.contract("C17")
+def test_c17_an_odd_answer_that_was_recorded_as_it_was_said_is_told_in_a_form_that_is_taken(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers(body: Body) -> list[Act]:
+        return ODD.get(prompt_of(body), [Text("fine")])
+
+    log = Log()
+    refused: dict[str, list[str]] = {}
+    with speaking(provider, answers, log.tool) as (host, service):
+        with monkeypatch.context() as before:
+            kept_as_said(before, provider)
+            sessions = {odd: host.session().session_id for odd in ODD}
+            for odd, session in sessions.items():
+                host.again(session).run(odd, deadline_s=WAIT_S)
+            host.close()
+        service.refused.clear()
+        host.open()
+        for odd, session in sessions.items():
+            done = host.again(session).run("next", deadline_s=WAIT_S)
+            assert done.answer == "fine" or service.refused, (odd, done.error)
             refused[odd], service.refused = service.refused, []
     assert {odd: rules for odd, rules in refused.items() if rules} == {}
 

@@ -15,6 +15,7 @@ import pytest
 from kit_system import until
 from lastword.runtime.command import _desk
 from lastword.runtime.command.doctor import examine
+from lastword.transports.providers import ADAPTERS
 
 HOST = (
     "import sys\nfrom lastword import Runtime\n"
@@ -71,3 +72,11 @@ def test_a_host_that_listens_and_says_nothing_is_told_from_none(
     with host(tmp_path / "state", "serves") as process:
         process.send_signal(signal.SIGSTOP)
         assert _desk.host_seen(tmp_path / "state") == _desk.HostSeen("silent", process.pid)
+
+
+def test_doctor_knows_every_provider_that_a_session_can_be_opened_for(tmp_path: Path) -> None:
+    checks = {check.name: check for check in examine(tmp_path / "state")}
+    assert {name for name, _ in ADAPTERS} - {"memory"} <= set(checks)
+    any_agent = checks["acp"]
+    assert (any_agent.verdict, "over structured" in any_agent.found) == ("note", True)
+    assert 'executables={"acp":' in any_agent.remedy

@@ -13,7 +13,7 @@ from lastword.transports.providers import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
 HOST_CODE = sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "runtime" / "command").glob("*.py")])
-ALLOWED_TRANSPORT_IMPORTS = {"_record.py", "doctor.py", "read.py", "_desk.py", "run.py"}
+ALLOWED_TRANSPORT_IMPORTS = {"_record.py", "_whose.py", "doctor.py", "read.py", "_desk.py", "run.py"}
 """The command asks the edge what is installed and which providers there are; it drives nothing there."""
 
 

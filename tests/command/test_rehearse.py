@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from lastword.runtime.testing import SCRIPTED_CLI
+from lastword.runtime.testing import SCRIPTED_CLI, SEALED_HOMES
+from lastword.transports.providers import ADAPTERS
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-chat"])
@@ -13,6 +14,16 @@ def test_a_models_api_is_rehearsed_without_a_cli_or_a_key(place, provider: str) 
     assert (code, out) == (0, "echo: hello\n"), err
     assert "writes" not in err
     assert not place.state.exists()
+
+
+def test_the_help_names_those_that_can_be_rehearsed_and_no_other(place) -> None:
+    code, out, _ = place.lastword("run", "--help")
+    told = " ".join(out.split()).partition("--rehearse ")[2].partition(" For ")[2].partition(". ")[0]
+    assert code == 0
+    assert told.split(", ") == sorted(SEALED_HOMES)
+    for name in {name for name, _ in ADAPTERS} - set(SEALED_HOMES) - {"memory"}:
+        code, _, err = place.lastword("run", "--rehearse", "--provider", name, "hello")
+        assert (code, f"Can be rehearsed: {told}" in err) == (2, True), (name, err)
 
 
 def test_what_cannot_be_sealed_off_is_not_rehearsed(place) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lastword.actors.core.facts import Fact, TurnClosed
-from lastword.runtime.testing.conformance import CERTIFICATIONS, Subject, certify, due, run_one, table
+from lastword.runtime.testing.conformance import CERTIFICATIONS, Report, Subject, certify, due, run_one, table
 from lastword.runtime.testing.conformance.subjects import on_emulator
 from lastword.transports.providers import ADAPTERS
 from lastword.transports.providers.acp_oracle import AcpOracle
@@ -37,6 +37,31 @@ def test_c53_an_adapter_without_a_cli_here_is_certified_on_what_imitates_it(adap
     report = certify(subject, only=wanted)
     assert report.certified, "\n".join(table([report]))
     assert (report.realness, bool(report.version)) == ("emulated", True)
+
+
+@pytest.mark.contract("C42")
+def test_c42_a_kept_stream_without_times_is_told_as_not_shown_and_never_as_shown() -> None:
+    subject = on_emulator(ADAPTERS["acp", "structured"])
+    assert subject is not None
+    result = run_one(claiming(subject, "asserts_completion"), CERTIFICATIONS["stall_diagnosis"])
+    assert (result.outcome, result.rules) == ("passed", ("C41",))
+    assert [rule for rule, _ in result.not_shown] == ["C42"]
+    report = Report(provider="acp", transport="structured", version="1", realness="emulated", results=(result,))
+    lines = table([report])
+    assert "passed, in part" in lines[1]
+    assert "C42 not shown: its record tells no time" in lines[2]
+    assert "CERTIFIED but for what is not shown" in lines[3]
+
+
+def claiming(subject: Subject, capability: str) -> Subject:
+    """The same adapter with that claim too."""
+    adapter: Any = subject.adapter
+    kind = type(
+        f"Other{type(adapter).__name__}", (type(adapter),), {"capabilities": adapter.capabilities | {capability}}
+    )
+    other = kind.__new__(kind)
+    other.__dict__.update(adapter.__dict__)
+    return msgspec.structs.replace(subject, adapter=other)
 
 
 @pytest.mark.contract("C20")

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lastword.actors.core import session as core
+from lastword.actors.core import session_effects as asks
 from lastword.actors.core import turn as turns
 from lastword.actors.core.facts import (
     AssistantSaid,
@@ -89,24 +90,24 @@ def with_messages(*texts: str, deliver: bool = True) -> core.SessionCore:
     return session
 
 
-def told(effects: list[core.SessionEffect]) -> list[tuple[str, str]]:
+def told(effects: list[asks.SessionEffect]) -> list[tuple[str, str]]:
     """The effects in short: what, and of whom."""
     short: list[tuple[str, str]] = []
     for effect in effects:
         match effect:
-            case core.ToTurn():
+            case asks.ToTurn():
                 short.append((type(effect.event).__name__, effect.turn_id))
-            case core.OpenTurn():
+            case asks.OpenTurn():
                 short.append((f"Open {effect.origin}", effect.message_id or ""))
-            case core.Proved():
+            case asks.Proved():
                 short.append((f"Proved {effect.stage}", effect.message_id))
-            case core.Undelivered():
+            case asks.Undelivered():
                 short.append((f"Undelivered {effect.reason}", effect.message_id))
-            case core.Rebound():
+            case asks.Rebound():
                 short.append(("Rebound", effect.native_session))
-            case core.Gone():
+            case asks.Gone():
                 short.append(("Gone", ",".join(effect.redeliver)))
-            case core.Count():
+            case asks.Count():
                 short.append(("Count", effect.what))
     return short
 
@@ -265,8 +266,8 @@ def test_c20_a_record_that_is_read_again_tells_nothing_of_another_message_with_i
     before = session.pending[MessageId("m2")].stage
     again = session.read([*record, *more])
     assert session.pending[MessageId("m2")].stage == before == "typing"
-    assert not any(isinstance(effect, core.Proved | core.Undelivered) for effect in again)
-    (proved,) = (effect for effect in session.read([queued("a")]) if isinstance(effect, core.Proved))
+    assert not any(isinstance(effect, asks.Proved | asks.Undelivered) for effect in again)
+    (proved,) = (effect for effect in session.read([queued("a")]) if isinstance(effect, asks.Proved))
     assert (proved.message_id, proved.stage) == ("m2", "queued")
 
 
@@ -277,7 +278,7 @@ def test_one_record_that_tells_of_two_messages_with_one_text_tells_of_both() -> 
         session.typing(MessageId(name))
     line = somewhere()
     both = [InputDropped(text="a", reason="returned_to_editor", evidence=line) for _ in range(2)]
-    ends = [effect.message_id for effect in session.read(both) if isinstance(effect, core.Undelivered)]
+    ends = [effect.message_id for effect in session.read(both) if isinstance(effect, asks.Undelivered)]
     assert ends == ["m0", "m1"]
 
 
@@ -338,7 +339,7 @@ def test_another_conversation_of_the_cli_is_followed_once() -> None:
 
 def test_a_superseded_conversation_leaves_a_turn_that_is_not_bound_open() -> None:
     session = with_messages("a")
-    assert session.read([turns.Superseded()]) == [core.Moved()]
+    assert session.read([turns.Superseded()]) == [asks.Moved()]
     assert told(session.read([prompt("n1", "a")]))[1] == ("Bound", "t1")
 
 

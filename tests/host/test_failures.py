@@ -14,6 +14,8 @@ from lastword.actors import turn as turn_shell
 from lastword.actors.core import turn as turn_core
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.core.facts import AssistantSaid, TurnClosed
+from lastword.actors.core.outcome import Completion
+from lastword.runtime import _counterpart
 from lastword.runtime._edge import Survivor
 from lastword.transports.providers.memory import Record
 
@@ -377,7 +379,7 @@ def test_c40_what_an_actor_of_an_old_epoch_still_says_is_not_taken(make):
     forged = turn_shell.TurnFinished(
         turn_id=turn_id,
         epoch=0,
-        completion=turn_core.Completion(
+        completion=Completion(
             turn_id=turn_id,
             session_id=session.session_id,
             status="completed",
@@ -416,3 +418,16 @@ def test_c40_a_session_whose_actor_failed_is_taken_over_with_its_living_cli_and_
     assert cli.alive
     cli.world.manual = False
     assert session.run("again").answer == "echo: again"
+
+
+@pytest.mark.contract("C40")
+def test_c40_who_waits_for_a_turn_is_woken_by_the_end_of_the_actor_and_looks_for_nothing_meanwhile(make, monkeypatch):
+    monkeypatch.setattr(_counterpart, "LOOK_S", 10_000.0)
+    rig = make(manual=True)
+    session = rig.session()
+    waiting = away(session.run, "go")
+    rig.running(session)
+    session._counterpart.ref._cell.kill()
+    error = waiting.exception(WAIT_S)
+    assert isinstance(error, RejectedError)
+    assert error.kind == "session_closed"

@@ -9,7 +9,7 @@ import pytest
 from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Interrupt, events
-from lastword.actors import reconciler
+from lastword.actors import look_pace, reconciler
 from lastword.actors.core import stall
 from lastword.actors.core.adapter import DialogOpen
 from lastword.actors.stall_watch import stamp
@@ -105,6 +105,28 @@ def test_c41_a_session_without_an_open_turn_and_a_busy_one_are_not_looked_into(m
     waiting.result(WAIT_S)
     clock.advance(600)
     assert len(looked) == 3
+
+
+@pytest.mark.contract("C41")
+def test_c41_however_many_turns_are_quiet_no_more_than_so_many_are_looked_into_and_each_in_its_turn(
+    make, clock, monkeypatch
+):
+    looked = []
+    monkeypatch.setattr(reconciler.ReconcilerActor, "receive", lambda actor, message: looked.append(actor.parent))
+    monkeypatch.setattr(look_pace, "LOOKS_PER_S", 0.5)
+    rig = make(manual=True, clock=clock)
+    sessions = [rig.session() for _ in range(10)]
+    waiting = [away(session.run, "go") for session in sessions]
+    clis = [rig.running(session) for session in sessions]
+    for _ in range(60):
+        clock.advance(1)
+        rig.settle()
+    assert 20 <= len(looked) <= (60 - stall.QUIET_S) * 0.5 + 1
+    assert {looked.count(one) for one in looked} == {2, 3}
+    assert len(set(looked)) == len(sessions)
+    for cli in clis:
+        cli.finish("x")
+    assert all(each.result(WAIT_S).answer == "x" for each in waiting)
 
 
 @pytest.mark.contract("C41")

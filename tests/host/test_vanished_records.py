@@ -6,12 +6,14 @@ import pytest
 
 from host_kit import WAIT_S, away, completions
 from kit_system import until
+from lastword import Interrupt
 from lastword.actors import transcript
 from lastword.actors.core import turn as core_turn
 from lastword.actors.core.world import Missing, Unreadable
 from lastword.transports.memory import MemoryWorld
 
 LONG_S = 4 * core_turn.RECORD_GONE_S
+GIVEN_UP_S = transcript.BLIND_READS_MAX * transcript.UNREADABLE_RETRY_S + 2
 
 pytestmark = [pytest.mark.contract("C02"), pytest.mark.contract("C03")]
 
@@ -106,3 +108,23 @@ def test_c03_a_record_that_cannot_be_read_of_a_cli_that_is_gone_is_waited_for_a_
 def moved_on(rig, clock, reached):
     pass_the_time(rig, clock, 1)
     return reached
+
+
+@pytest.mark.contract("C07")
+@pytest.mark.parametrize("asked_s", [0, 5], ids=["before it is known to be unreadable", "while it is waited for"])
+def test_c07_who_does_not_want_to_wait_for_an_unreadable_record_gives_the_turn_up_and_has_its_end_at_once(
+    make, clock, asked_s
+):
+    world = Away(manual=True, clock=clock.wall)
+    rig = make(world=world, clock=clock)
+    session = rig.session()
+    waiting = away(session.run, "go")
+    cli = rig.running(session)
+    world.answer = Unreadable(reason="EIO: Input/output error")
+    cli.exit(1)
+    pass_the_time(rig, clock, asked_s)
+    session.send(Interrupt())
+    pass_the_time(rig, clock, GIVEN_UP_S)
+    done = waiting.result(WAIT_S)
+    assert (done.status, done.error.kind) == ("cancelled", "interrupted")
+    assert completions(rig, session) == [done]

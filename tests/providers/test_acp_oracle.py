@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lastword.actors.core.facts import AssistantSaid, Fact, PromptRecorded, ToolFinished, ToolStarted, TurnClosed
-from lastword.actors.core.talk import EXITED
+from lastword.actors.core.talk import EXITED, ORPHANED
 from lastword.transports.providers import acp_wire as wire
 from lastword.transports.providers.acp_oracle import AcpOracle, rpc_error
 
@@ -249,3 +249,13 @@ def test_c07_a_cancellation_that_nobody_asked_for_behind_the_agents_death_is_its
         assert closed(read(sent, heard)) == [("a", "cancelled", None)]
     finished = read([prompt("a", "x"), exited(before)], [*before, done("a")])
     assert closed(finished) == [("a", "completed", "half")]
+
+
+@pytest.mark.contract("C07")
+def test_c07_a_cancellation_that_nobody_asked_for_behind_the_hosts_death_is_its_loss() -> None:
+    alone, cancel = wire.notification(ORPHANED, {}), wire.notification(wire.CANCEL, {"sessionId": "s"})
+    word = done("a", "cancelled")
+    (lost,) = [f for f in read([prompt("a", "x"), alone], [said("half"), word]) if isinstance(f, TurnClosed)]
+    assert (lost.status, lost.error.kind if lost.error else "") == ("lost", "provider_exited")
+    assert closed(read([prompt("a", "x"), cancel, alone], [said("half"), word])) == [("a", "cancelled", None)]
+    assert closed(read([prompt("a", "x"), alone], [said("half"), done("a")])) == [("a", "completed", "half")]

@@ -10,6 +10,7 @@ The answer is the agent's last message: its text since the last tool call.
 
 A ``cancelled`` that nobody asked for, said behind the death of the process that was started, is no cancellation: it is
 what that process left behind, which saw the end of its stdin (Qwen Code's launcher and its child). That turn is lost.
+So is one that is told ``cancelled`` to nobody, as the host that had asked was gone: it is what Qwen Code makes of that.
 
 Source: protocol version 1; Gemini CLI 0.61.0, Qwen Code 0.24.4, opencode 1.18.33.
 """
@@ -34,7 +35,7 @@ from lastword.actors.core.facts import (
     UnknownRecord,
 )
 from lastword.actors.core.outcome import ErrorKind, Evidence, TurnError
-from lastword.actors.core.talk import EXITED
+from lastword.actors.core.talk import EXITED, ORPHANED
 from lastword.actors.core.transcript import LineFramer
 from lastword.transports.providers import acp_wire as wire
 from lastword.transports.providers import decoding
@@ -44,6 +45,11 @@ SENT_ENDING = ".sent.jsonl"
 LEFT = TurnError(
     kind="provider_exited",
     message="the agent's process is gone, and what it left behind said 'cancelled', for which nobody had asked",
+    native_kind="cancelled",
+)
+ALONE = TurnError(
+    kind="provider_exited",
+    message="the agent's host was gone, and it said 'cancelled', for which nobody had asked",
     native_kind="cancelled",
 )
 NAMES_MAX = 4096
@@ -102,6 +108,7 @@ class AcpOracle:
         self._answered: deque[str] = deque(maxlen=64)
         self._exited_at: int | None = None
         """So much had been said when the process was gone."""
+        self._orphaned = False
 
     @property
     def quiescent(self) -> bool:
@@ -170,6 +177,8 @@ class AcpOracle:
                 prompt.cancelled = True
         elif said.method == EXITED:
             self._exited_at = _EXITED.decode(said.params).heard
+        elif said.method == ORPHANED:
+            self._orphaned = True
         elif said.method and isinstance(said.id, str):
             text = ""
             if said.method == wire.PROMPT:
@@ -326,6 +335,8 @@ class AcpOracle:
                 not turn.cancelled and self._exited_at is not None and evidence.offset >= self._exited_at
             ):
                 return TurnClosed(native_turn=key, status="lost", evidence=evidence, error=LEFT)
+            case "cancelled" if not turn.cancelled and self._orphaned:
+                return TurnClosed(native_turn=key, status="lost", evidence=evidence, error=ALONE)
             case "cancelled":
                 return TurnClosed(native_turn=key, status="cancelled", evidence=evidence)
             case "refusal":

@@ -16,7 +16,7 @@ from lastword.actors.core.outcome import TurnError
 from lastword.actors.core.service import Reply, Service
 from lastword.actors.core.tools import Tool
 from lastword.transports.providers.api_adapter import ApiBase, cut_off, unknown_end
-from lastword.transports.providers.api_kept import CallIds, KeptCalls
+from lastword.transports.providers.api_kept import CallIds, Kept, KeptCalls, healed, kept
 from lastword.transports.providers.decoding import Decoder
 
 MAX_TOKENS = 16_000
@@ -82,7 +82,7 @@ class AnthropicAdapter(ApiBase):
         body: dict[str, Any] = {
             "model": options.model,
             "max_tokens": options.max_tokens or MAX_TOKENS,
-            "messages": messages(told(lines)),
+            "messages": messages(told(healed(lines, _kept))),
         }
         if options.system:
             body["system"] = options.system
@@ -95,27 +95,13 @@ class AnthropicAdapter(ApiBase):
     def reply(self, body: bytes) -> Reply:
         """What an answer says."""
         message = _MESSAGE.decode(body)
-        calls = KeptCalls(plain_ids=True)
-        kept: list[dict[str, Any]] = []
-        texts: list[str] = []
-        for raw in _RAWS.decode(message.content):
-            block = _BLOCK.decode(raw)
-            match block.type:
-                case "text":
-                    texts.append(block.text or "")
-                    kept += _text(block)
-                case "tool_use":
-                    kept.append(_use(block, calls))
-                case _:
-                    kept.append(_ANY.decode(raw))
-        while kept and kept[-1]["type"] in _THOUGHTS:
-            kept.pop()  # an answer that ends so is refused
+        again = _kept(message.content)
         stop = message.stop_reason
         return Reply(
             response=message.id,
-            content=msgspec.Raw(msgspec.json.encode(kept)) if kept else msgspec.Raw(b"null"),
-            text="".join(texts),
-            calls=tuple(calls.calls),
+            content=again.content,
+            text=again.text,
+            calls=again.calls,
             goes_on=stop == "pause_turn",
             error=_fault(stop),
             model=message.model,
@@ -123,6 +109,26 @@ class AnthropicAdapter(ApiBase):
             input_tokens=message.usage.read,
             output_tokens=message.usage.output_tokens or 0,
         )
+
+
+def _kept(content: msgspec.Raw) -> Kept:
+    """What is kept of those blocks; of what was kept, the same."""
+    calls = KeptCalls(plain_ids=True)
+    blocks: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for raw in _RAWS.decode(content):
+        block = _BLOCK.decode(raw)
+        match block.type:
+            case "text":
+                texts.append(block.text or "")
+                blocks += _text(block)
+            case "tool_use":
+                blocks.append(_use(block, calls))
+            case _:
+                blocks.append(_ANY.decode(raw))
+    while blocks and blocks[-1]["type"] in _THOUGHTS:
+        blocks.pop()  # an answer that ends so is refused
+    return kept(blocks, texts, calls)
 
 
 def _text(block: _Block) -> list[dict[str, Any]]:

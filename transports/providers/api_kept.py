@@ -1,15 +1,19 @@
 """What is kept of a model's answer for the requests after it: a form that the service takes again.
 
 A service refuses in a conversation what it once said itself: a blank text, arguments that are no object, a name with
-other characters, two calls of one id. Kept so, one odd answer would fail every later request. Pure.
+other characters, two calls of one id. Kept so, one odd answer would fail every later request. What was recorded before
+this was known goes through the same form whenever it is told (:func:`healed`): the record stays as it is. Pure.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lastword.actors.core.conversation import Call
+import msgspec
+
+from lastword.actors.core.conversation import Answered, Call, Line
 from lastword.actors.core.tools import arguments_of
 
 NAME_CHARS_MAX = 64
@@ -65,4 +69,46 @@ class CallIds:
         return self._told.get(call_id, call_id)
 
 
-__all__ = ["CallIds", "KeptCalls"]
+class Kept(msgspec.Struct, frozen=True):
+    """What is kept of one answer.
+
+    Attributes:
+        content: in the vendor's own form, as it is taken again; ``null`` where nothing is left of it.
+        text: what of it is text, as it was said.
+        calls: in order.
+    """
+
+    content: msgspec.Raw
+    text: str
+    calls: tuple[Call, ...]
+
+
+def kept(items: list[Any], texts: Iterable[str], calls: KeptCalls) -> Kept:
+    """The same, put together."""
+    content = msgspec.json.encode(items) if items else b"null"
+    return Kept(msgspec.Raw(content), "".join(texts), tuple(calls.calls))
+
+
+def healed(lines: Iterable[Line], keep: Callable[[msgspec.Raw], Kept]) -> Iterator[Line]:
+    """The lines, each answer in a form that the service takes again; ``keep`` makes it of the vendor's own form.
+
+    What is in that form stays as it is. What ``keep`` cannot read, or reads other calls in than the record has, is told
+    as it was recorded: it is not known what is wrong with it.
+    """
+    for line in lines:
+        if not isinstance(line, Answered) or bytes(line.content) == b"null":
+            yield line
+            continue
+        try:
+            again = keep(line.content)
+        except msgspec.MsgspecError:
+            yield line
+            continue
+        if len(again.calls) != len(line.calls):
+            yield line
+            continue
+        calls = [msgspec.structs.replace(call, id=new.id) for call, new in zip(line.calls, again.calls, strict=True)]
+        yield msgspec.structs.replace(line, content=again.content, calls=tuple(calls))
+
+
+__all__ = ["CallIds", "Kept", "KeptCalls", "healed", "kept"]

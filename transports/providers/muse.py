@@ -56,6 +56,9 @@ class MuseOracle(LineOracle):
     def _line(self, data: bytes, source: str, offset: int) -> None:
         line = _LINE.decode(data)
         evidence = Evidence(source=source, offset=offset, native_id=line.stream.id)
+        if not line.payload.kind:  # Codex's rollout has payloads too: a line of another form opens nothing
+            self._unknown("without_kind", evidence)
+            return
         native = line.stream.id or "run"
         if native not in (self._run, *self._closed) and not self._run:
             self._run = native

@@ -19,7 +19,7 @@ from lastword.actors.core.outcome import TurnError
 from lastword.actors.core.service import Reply, Service
 from lastword.actors.core.tools import Tool
 from lastword.transports.providers.api_adapter import ApiBase, cut_off, unknown_end
-from lastword.transports.providers.api_kept import CallIds, KeptCalls
+from lastword.transports.providers.api_kept import CallIds, Kept, KeptCalls, healed, kept
 from lastword.transports.providers.decoding import Decoder
 
 _PLAIN = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt)")
@@ -52,12 +52,13 @@ class _Item(msgspec.Struct):
 
 _ITEM = Decoder(_Item)
 _ITEMS = Decoder(list[Any])
+_RAWS = Decoder(list[msgspec.Raw])
 _ANY = Decoder(dict[str, Any])
 
 
 class _Response(msgspec.Struct):
     id: str
-    output: list[msgspec.Raw]
+    output: msgspec.Raw
     status: str
     model: str = ""
     incomplete_details: _Why | None = None
@@ -78,7 +79,7 @@ class OpenAiAdapter(ApiBase):
     def body(self, request: LaunchRequest, lines: Sequence[Line], tools: Sequence[Tool]) -> Mapping[str, Any]:
         """``responses.create``, with the whole conversation."""
         options = self._options(request)
-        body: dict[str, Any] = {"model": options.model, "input": items(told(lines)), "store": False}
+        body: dict[str, Any] = {"model": options.model, "input": items(told(healed(lines, _kept))), "store": False}
         if _PLAIN.match(options.model) is None:
             body["include"] = ["reasoning.encrypted_content"]
         if options.system:
@@ -101,38 +102,45 @@ class OpenAiAdapter(ApiBase):
     def reply(self, body: bytes) -> Reply:
         """What an answer says."""
         response = _RESPONSE.decode(body)
-        kept: list[Any] = []
-        calls = KeptCalls()
-        texts: list[str] = []
-        refused = False
-        for raw in response.output:
-            item = _ITEM.decode(raw)
-            if item.type == "reasoning" and not item.encrypted_content:
-                continue  # it could not be found again: nothing is stored
-            kept.append(_ANY.decode(raw))
-            if item.type == "function_call":
-                call_id, name, arguments = calls.keep(item.call_id, item.name, item.arguments)
-                kept[-1].update(call_id=call_id, name=name, arguments=item.arguments if arguments else "{}")
-            elif item.type == "message":
-                parts = item.content or []
-                texts += [part.text for part in parts if part.type == "output_text"]
-                refused = refused or any(part.type == "refusal" for part in parts)
-        while kept and kept[-1]["type"] == "reasoning":
-            kept.pop()  # without the item behind it, it is refused
+        again = _kept(response.output)
+        output = [_ITEM.decode(raw) for raw in _RAWS.decode(response.output)]
+        said = [part for item in output if item.type == "message" for part in item.content or []]
+        refused = any(part.type == "refusal" for part in said)
         why = response.incomplete_details
         stop = (why.reason if why is not None else None) or ("refusal" if refused else response.status)
         usage = response.usage or _Usage()
         return Reply(
             response=response.id,
-            content=msgspec.Raw(msgspec.json.encode(kept)) if kept else msgspec.Raw(b"null"),
-            text="".join(texts),
-            calls=tuple(calls.calls),
+            content=again.content,
+            text=again.text,
+            calls=again.calls,
             error=_fault(stop, response.status),
             model=response.model,
             stop=stop,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
         )
+
+
+def _kept(output: msgspec.Raw) -> Kept:
+    """What is kept of those items; of what was kept, the same."""
+    found: list[Any] = []
+    calls = KeptCalls()
+    texts: list[str] = []
+    for raw in _RAWS.decode(output):
+        item = _ITEM.decode(raw)
+        if item.type == "reasoning" and not item.encrypted_content:
+            continue  # it could not be found again: nothing is stored
+        found.append(_ANY.decode(raw))
+        if item.type == "function_call":
+            call_id, name, arguments = calls.keep(item.call_id, item.name, item.arguments)
+            found[-1].update(call_id=call_id, name=name, arguments=item.arguments if arguments else "{}")
+        elif item.type == "message":
+            texts += [part.text for part in item.content or [] if part.type == "output_text"]
+            found[-1]["role"] = "assistant"
+    while found and found[-1]["type"] == "reasoning":
+        found.pop()  # without the item behind it, it is refused
+    return kept(found, texts, calls)
 
 
 def _fault(stop: str, status: str) -> TurnError | None:

@@ -16,7 +16,7 @@ from lastword.actors.core.outcome import TurnError
 from lastword.actors.core.service import Reply, Service
 from lastword.actors.core.tools import Tool
 from lastword.transports.providers.api_adapter import ApiBase, cut_off, unknown_end
-from lastword.transports.providers.api_kept import CallIds, KeptCalls
+from lastword.transports.providers.api_kept import CallIds, Kept, KeptCalls, healed, kept
 from lastword.transports.providers.decoding import Decoder
 
 
@@ -32,10 +32,10 @@ class _Call(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     content: str | None = None
-    tool_calls: list[_Call] = []
+    tool_calls: list[_Call] | None = None
 
 
-_MESSAGE = Decoder(_Message)
+_SAID = Decoder(list[_Message])
 _MESSAGES = Decoder(list[Any])
 
 
@@ -68,7 +68,7 @@ class OpenAiChatAdapter(ApiBase):
         """``chat.completions.create``, with the whole conversation."""
         options = self._options(request)
         system = [{"role": "system", "content": options.system}] if options.system else []
-        body: dict[str, Any] = {"model": options.model, "messages": [*system, *messages(told(lines))]}
+        body: dict[str, Any] = {"model": options.model, "messages": [*system, *messages(told(healed(lines, _kept)))]}
         if options.max_tokens:
             body["max_tokens"] = options.max_tokens
         if tools:
@@ -84,18 +84,14 @@ class OpenAiChatAdapter(ApiBase):
     def reply(self, body: bytes) -> Reply:
         """What an answer says, put together from its stream."""
         completion = _COMPLETION.decode(body)
-        message = _MESSAGE.decode(completion.message)
-        calls = KeptCalls()
-        told_again = [_kept(call, calls) for call in message.tool_calls]
-        said = message.content if message.content and message.content.strip() else None
-        kept = {"role": "assistant", "content": said} | ({"tool_calls": told_again} if told_again else {})
+        again = _kept(msgspec.Raw(b"[" + bytes(completion.message) + b"]"))
         usage = completion.usage or _Usage()
         stop = "refusal" if completion.refused else completion.finish_reason
         return Reply(
             response=completion.id,
-            content=msgspec.Raw(msgspec.json.encode([kept]) if said or told_again else b"null"),
-            text=message.content or "",
-            calls=tuple(calls.calls),
+            content=again.content,
+            text=again.text,
+            calls=again.calls,
             error=_fault(stop),
             model=completion.model,
             stop=stop,
@@ -104,7 +100,21 @@ class OpenAiChatAdapter(ApiBase):
         )
 
 
-def _kept(call: _Call, calls: KeptCalls) -> dict[str, Any]:
+def _kept(messages: msgspec.Raw) -> Kept:
+    """What is kept of those messages; of what was kept, the same."""
+    calls = KeptCalls()
+    found: list[Any] = []
+    texts: list[str] = []
+    for message in _SAID.decode(messages):
+        texts.append(message.content or "")
+        told_again = [_called(call, calls) for call in message.tool_calls or ()]
+        said = message.content if message.content and message.content.strip() else None
+        if said or told_again:
+            found.append({"role": "assistant", "content": said} | ({"tool_calls": told_again} if told_again else {}))
+    return kept(found, texts, calls)
+
+
+def _called(call: _Call, calls: KeptCalls) -> dict[str, Any]:
     call_id, name, arguments = calls.keep(call.id, call.function.name, call.function.arguments)
     function = {"name": name, "arguments": call.function.arguments if arguments else "{}"}
     return {"id": call_id, "type": "function", "function": function}

@@ -19,7 +19,7 @@ from lastword.transports.providers.opencode_oracle import OpencodeReader
 from lastword.transports.providers.pi_reader import PiReader
 from lastword.transports.providers.qwen_oracle import QwenReader
 
-_RECORDS: tuple[Reader, ...] = (
+RECORDS: tuple[Reader, ...] = (
     AgyReader(),
     ClaudeCodeReader(),
     CodexReader(),
@@ -30,7 +30,8 @@ _RECORDS: tuple[Reader, ...] = (
     PiReader(),
     QwenReader(),
 )
+"""Those of CLIs: what a file of unknown origin may be of."""
 READERS: Mapping[str, Reader] = {
     **{name: adapter for (name, _), adapter in ADAPTERS.items() if name in PROVIDERS},
-    **{reader.name: reader for reader in _RECORDS},
+    **{reader.name: reader for reader in RECORDS},
 }

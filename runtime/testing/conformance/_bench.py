@@ -56,6 +56,7 @@ class Bench:
         delays_s: of each turn that was waited for: from the terminal record to the committed completion, as told.
         measured: the same, each stamp by itself.
         versions: of the CLI, as completions told them.
+        not_shown: rules that could not be judged here, and why: what a certification says of itself.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -66,6 +67,7 @@ class Bench:
         self.measured: list[Measured] = []
         self.observed: set[Capability] = set()
         self.versions: set[str] = set()
+        self.not_shown: dict[str, str] = {}
         self.env: Mapping[str, str] = {}
         self._runtime: Runtime | None = None
         self._sessions: list[Session] = []

@@ -24,6 +24,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         outcome: ``UNPROVED``: claimed, or of the floor, and nothing here can show it; ``UNCLAIMED``: shown, and not
             claimed.
+        rules: that were judged. not_shown: those that could not be, with the reason, though the rest of it passed.
         why: of everything but ``passed``.
         delays_s: terminal record -> completion, of each turn. observed: capabilities that were seen at work.
         versions: of the CLI, as the completions tell.
@@ -32,6 +33,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     certification: str
     outcome: Outcome
     rules: tuple[str, ...] = ()
+    not_shown: tuple[tuple[str, str], ...] = ()
     proves: str = ""
     why: str = ""
     delays_s: tuple[float, ...] = ()
@@ -182,11 +184,15 @@ def table(reports: Iterable[Report]) -> list[str]:
         head = (report.provider, report.transport, report.version or "-", report.realness)
         for each in report.results:
             proves = each.proves or "(floor)"
-            cells.append((*head, each.certification, proves, each.outcome, " ".join(each.rules)))
+            how = f"{each.outcome}, in part" if each.not_shown else each.outcome
+            cells.append((*head, each.certification, proves, how, " ".join(each.rules)))
+            which = f"{report.provider}/{report.transport} {each.certification} {proves}"
             if each.why:
-                notes.append(f"{report.provider}/{report.transport} {each.certification} {proves}: {each.why}")
+                notes.append(f"{which}: {each.why}")
+            notes += [f"{which}: {rule} not shown: {why}" for rule, why in each.not_shown]
         delays = report.delays_s
-        verdict = ("CERTIFIED" if report.whole else "shown, in part") if report.certified else "NOT CERTIFIED"
+        but = " but for what is not shown" if any(each.not_shown for each in report.results) else ""
+        verdict = (f"CERTIFIED{but}" if report.whole else "shown, in part") if report.certified else "NOT CERTIFIED"
         measured = ""
         if delays:
             p50, worst = statistics.median(delays) * 1e3, delays[-1] * 1e3
@@ -200,10 +206,12 @@ def table(reports: Iterable[Report]) -> list[str]:
 
 
 def _result(each: Certification, outcome: Outcome, why: str, bench: Bench | None = None) -> Result:
+    not_shown = dict(bench.not_shown) if bench is not None and outcome == "passed" else {}
     return Result(
         certification=each.name,
         outcome=outcome,
-        rules=each.rules,
+        rules=tuple(rule for rule in each.rules if rule not in not_shown),
+        not_shown=tuple(not_shown.items()),
         proves=each.proves or "",
         why=why,
         delays_s=tuple(bench.delays_s) if bench is not None else (),
