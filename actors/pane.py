@@ -12,6 +12,7 @@ from typing import TypeAlias, assert_never, cast
 import msgspec
 
 from lastword.actors.core import typing as core
+from lastword.actors.core import typing_effects
 from lastword.actors.core.adapter import LaunchRequest, NotReady, PaneAdapter, Ready, Signal, SignalView
 from lastword.actors.core.errors import LastwordError
 from lastword.actors.core.talk import Named
@@ -71,7 +72,7 @@ class _Pasted(msgspec.Struct, frozen=True):
 
 
 class _Pressed(msgspec.Struct, frozen=True):
-    press: core.Press
+    press: typing_effects.Press
     ok: bool
     epoch: int
 
@@ -350,38 +351,38 @@ class PaneActor(Actor):
         )
         return NotReady(reason=f"the CLI {what}")
 
-    def _do(self, effects: list[core.PaneEffect]) -> None:
+    def _do(self, effects: list[typing_effects.PaneEffect]) -> None:
         for effect in effects:
             match effect:
-                case core.Look():
+                case typing_effects.Look():
                     self._look(effect.number)
-                case core.LookIn():
+                case typing_effects.LookIn():
                     self.after(effect.delay_s, _LookDue(self._epoch), key="look")
-                case core.Paste():
+                case typing_effects.Paste():
                     self._for_the_first()
                     self._paste(effect.data)
-                case core.Press():
+                case typing_effects.Press():
                     if effect.what == "enter":
                         self._for_the_first()
                         self._entered_at = self.clock.wall()
                     self._press(effect)
                 case (
-                    core.Submitted()
-                    | core.WithdrawnReport()
-                    | core.NotDelivered()
-                    | core.Delivered()
-                    | core.LeftBehind()
-                    | core.Interrupted()
-                    | core.NothingToInterrupt()
-                    | core.DialogSeen()
-                    | core.DialogGone()
-                    | core.AnswerResult()
-                    | core.BecameReady()
-                    | core.Held()
+                    typing_effects.Submitted()
+                    | typing_effects.WithdrawnReport()
+                    | typing_effects.NotDelivered()
+                    | typing_effects.Delivered()
+                    | typing_effects.LeftBehind()
+                    | typing_effects.Interrupted()
+                    | typing_effects.NothingToInterrupt()
+                    | typing_effects.DialogSeen()
+                    | typing_effects.DialogGone()
+                    | typing_effects.AnswerResult()
+                    | typing_effects.BecameReady()
+                    | typing_effects.Held()
                 ):
-                    if isinstance(effect, core.BecameReady):
+                    if isinstance(effect, typing_effects.BecameReady):
                         self._was_ready = True
-                    if isinstance(effect, core.Submitted):
+                    if isinstance(effect, typing_effects.Submitted):
                         effect = msgspec.structs.replace(effect, at=self._entered_at)  # noqa: PLW2901
                     self._report(Said(epoch=self._epoch, report=effect, at=self.clock.wall()))
                 case _:
@@ -404,7 +405,7 @@ class PaneActor(Actor):
         if endpoint is not None:
             endpoint.paste(data, lambda error: ref.tell(_Pasted(error is None, epoch)))
 
-    def _press(self, press: core.Press) -> None:
+    def _press(self, press: typing_effects.Press) -> None:
         endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
         if endpoint is None:
             return
@@ -418,7 +419,7 @@ class PaneActor(Actor):
         else:
             endpoint.press(*press.keys, on_done=done)
 
-    def _guard(self, press: core.Press) -> Callable[[ScreenView], bool]:
+    def _guard(self, press: typing_effects.Press) -> Callable[[ScreenView], bool]:
         """What must hold at the very moment of the keys: nothing slow is asked there. Whoever moved the CLI to another
         conversation since the last look changed its title: that one's files were not among those seen.
         """

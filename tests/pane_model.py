@@ -14,8 +14,10 @@ from itertools import count, cycle
 import msgspec
 
 from lastword.actors.core import typing as core
+from lastword.actors.core import typing_effects
 from lastword.actors.core.adapter import DialogOpen, NotReady, Ready, Signal, TypedText
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.typing_dialogs import dialog_id
 
 STEPS_MAX = 20_000
 """Events of one simulation."""
@@ -98,12 +100,12 @@ class PaneModel:
         self.now = 0.0
         self.state = State()
         self.history: list[tuple[float, State]] = [(0.0, self.state)]
-        self.jobs: dict[str, core.Job] = {}
+        self.jobs: dict[str, typing_effects.Job] = {}
         self.delivered: list[str] = []
         self.submitted: list[str] = []
         self.pastes: list[str] = []
         self.keys: list[tuple[str, tuple[str, ...]]] = []
-        self.reports: list[core.PaneEffect] = []
+        self.reports: list[typing_effects.PaneEffect] = []
         self.ended: dict[str, str] = {}
         """Text to how it ended for the machine: proved, withdrawn, not_delivered, launch_failed, delivered."""
         self.asked_answers: set[str] = set()
@@ -181,7 +183,7 @@ class PaneModel:
         self.do(self.core.opened(self.now))
 
     def deliver(self, text: str, *, proved_by_record: bool = True, uncertain: bool = False) -> None:
-        job = core.Job(
+        job = typing_effects.Job(
             message_id=MessageId(f"m:{text}"),
             typed=typed(text),
             turn_id=TurnId("t1"),
@@ -208,18 +210,18 @@ class PaneModel:
 
     # --- effects ----------------------------------------------------------------------------------------------
 
-    def do(self, effects: list[core.PaneEffect]) -> None:
+    def do(self, effects: list[typing_effects.PaneEffect]) -> None:
         for effect in effects:
             match effect:
-                case core.Look(number=number):
+                case typing_effects.Look(number=number):
                     self._timer += 1
                     self.at(self.now + next(self._latencies), lambda number=number: self._looked(number))  # type: ignore[misc]
-                case core.LookIn(delay_s=delay_s):
+                case typing_effects.LookIn(delay_s=delay_s):
                     self._timer += 1
                     self.at(self.now + delay_s, lambda mine=self._timer: self._due(mine))  # type: ignore[misc]
-                case core.Paste(data=data):
+                case typing_effects.Paste(data=data):
                     self._to_tty(lambda data=data: self._paste(data.decode()))  # type: ignore[misc]
-                case core.Press():
+                case typing_effects.Press():
                     guard = self.core.guard(effect)
                     self._to_tty(lambda press=effect, guard=guard: self._press(press, guard))  # type: ignore[misc]
                 case _:
@@ -251,7 +253,7 @@ class PaneModel:
         if self.state.dialog is None:
             self.become(box=(*self.state.box, dict(self.manners.box_makes).get(text, text)))
 
-    def _press(self, press: core.Press, guard: Callable[[Signal], bool]) -> None:
+    def _press(self, press: typing_effects.Press, guard: Callable[[Signal], bool]) -> None:
         ok = not press.guard or (not self.state.copy_mode and guard(self.state.signal))
         if ok:
             self.keys.append((press.what, press.keys))
@@ -267,7 +269,7 @@ class PaneModel:
                 case "answer":
                     dialog = self.state.dialog
                     assert dialog is not None
-                    assert core.dialog_id(dialog, 1) in self.asked_answers, "nobody answered this"
+                    assert dialog_id(dialog, 1) in self.asked_answers, "nobody answered this"
                     if self.deaf_to_answers:
                         self.deaf_to_answers -= 1
                     else:
@@ -309,18 +311,18 @@ class PaneModel:
 
     # --- reports ----------------------------------------------------------------------------------------------
 
-    def _reported(self, report: core.PaneEffect) -> None:
+    def _reported(self, report: typing_effects.PaneEffect) -> None:
         self.reports.append(report)
         match report:
-            case core.WithdrawnReport(message_id=message_id):
+            case typing_effects.WithdrawnReport(message_id=message_id):
                 self._end(message_id, "withdrawn")
                 text = message_id.removeprefix("m:")
                 assert text not in self._unproved, f"{text!r} was submitted, but reported as withdrawn"
-            case core.NotDelivered(message_id=message_id, kind=kind):
+            case typing_effects.NotDelivered(message_id=message_id, kind=kind):
                 self._end(message_id, kind)
-            case core.Delivered(message_id=message_id):
+            case typing_effects.Delivered(message_id=message_id):
                 self._end(message_id, "delivered")
-            case core.DialogSeen(dialog_id=dialog_id):
+            case typing_effects.DialogSeen(dialog_id=dialog_id):
                 if self.manners.answers_dialogs:
                     self.at(self.now + 0.2, lambda: self.answer(dialog_id, 1))
             case _:
@@ -345,5 +347,5 @@ class PaneModel:
         for text, how in self.ended.items():
             assert how != "proved" or text in self.submitted
 
-    def of(self, kind: type) -> list[core.PaneEffect]:
+    def of(self, kind: type) -> list[typing_effects.PaneEffect]:
         return [report for report in self.reports if isinstance(report, kind)]

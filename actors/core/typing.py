@@ -20,7 +20,6 @@ from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.likeness import perhaps
 from lastword.actors.core.typing_bounds import (
     ABSENT_S,
-    ANSWER_AGAIN_S,
     BUSY_LOOK_S,
     CLEARS_MAX,
     COMMAND_LOOK_S,
@@ -41,13 +40,10 @@ from lastword.actors.core.typing_bounds import (
     START_S,
     TAKEN_BACK_S,
 )
-from lastword.actors.core.typing_dialogs import Dialogs, dialog_id
+from lastword.actors.core.typing_dialogs import Dialogs
 from lastword.actors.core.typing_effects import (
-    AnswerResult,
     BecameReady,
     Delivered,
-    DialogGone,
-    DialogSeen,
     Held,
     Interrupted,
     Job,
@@ -582,35 +578,4 @@ class PaneCore:
         return [Held(reason=reason)]
 
 
-__all__ = [
-    "ABSENT_S",
-    "ANSWER_AGAIN_S",
-    "ENTERS_MAX",
-    "HOLD_LOOK_S",
-    "LANDED_S",
-    "PASTES_MAX",
-    "RESOLVE_S",
-    "START_S",
-    "AnswerResult",
-    "BecameReady",
-    "Delivered",
-    "DialogGone",
-    "DialogSeen",
-    "Held",
-    "Interrupted",
-    "Job",
-    "LeftBehind",
-    "Look",
-    "LookIn",
-    "NotDelivered",
-    "NothingToInterrupt",
-    "PaneCore",
-    "PaneEffect",
-    "Paste",
-    "Phase",
-    "Press",
-    "Submitted",
-    "TypingRules",
-    "WithdrawnReport",
-    "dialog_id",
-]
+__all__ = ["Job", "PaneCore", "Phase"]

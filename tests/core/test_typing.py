@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from lastword.actors.core import typing as core
+from lastword.actors.core import typing_bounds as bounds
+from lastword.actors.core import typing_effects
 from lastword.actors.core.adapter import DialogOpen, Ready, Signal
 from lastword.actors.core.ids import MessageId, TurnId
+from lastword.actors.core.typing_dialogs import dialog_id
 from pane_model import Manners, PaneModel
 
 TEXTS = ("first", "second", "third", "fourth")
@@ -125,14 +128,14 @@ def test_c24_an_enter_is_pressed_once_and_again_only_while_the_box_still_holds_t
     swallowed = opened(Manners(swallowed_enters=2), "first")
     assert enters(swallowed) == 3
     assert swallowed.pastes == swallowed.submitted == ["first"]
-    assert len(swallowed.of(core.Submitted)) == 1
+    assert len(swallowed.of(typing_effects.Submitted)) == 1
 
 
 @pytest.mark.contract("C24")
 def test_c24_enters_that_never_submit_end_in_not_delivered_after_a_bounded_number() -> None:
     pane = opened(Manners(swallowed_enters=99), "first")
     assert pane.ended == {"first": "not_delivered"}
-    assert enters(pane) == core.ENTERS_MAX
+    assert enters(pane) == bounds.ENTERS_MAX
 
 
 @pytest.mark.contract("C24")
@@ -141,7 +144,7 @@ def test_c24_a_lost_paste_is_pasted_again_while_the_box_is_empty_and_at_most_thr
     assert pane.pastes == ["first"] * 3
     assert pane.submitted == ["first"]
     pane = opened(Manners(lost_pastes=3), "first", "second")
-    assert pane.pastes == ["first"] * core.PASTES_MAX + ["second"]
+    assert pane.pastes == ["first"] * bounds.PASTES_MAX + ["second"]
     assert pane.ended == {"first": "not_delivered", "second": "proved"}
 
 
@@ -162,9 +165,9 @@ def test_c24_one_wait_proves_all_texts_of_an_earlier_life_absent_and_each_is_typ
     pane.at(0.0, pane.open)
     for text in TEXTS:
         pane.at(0.0, lambda text=text: pane.deliver(text, uncertain=True))  # type: ignore[misc]
-    pane.run(core.RESOLVE_S)
+    pane.run(bounds.RESOLVE_S)
     assert pane.pastes == []
-    pane.run(core.RESOLVE_S + 3.0)
+    pane.run(bounds.RESOLVE_S + 3.0)
     assert pane.submitted == pane.pastes == list(TEXTS)
     pane.run()
     pane.check()
@@ -187,7 +190,7 @@ def test_a_record_that_is_faster_than_the_report_of_the_key_still_gives_one_subm
     assert kinds(pane) == ["BecameReady", "Submitted"]
     pressing = in_phase(Manners(), core.Phase.PRESSING, "first")
     effects = pressing.core.proved(MessageId("m:first"), pressing.now)
-    assert [type(effect) for effect in effects] == [core.Submitted]
+    assert [type(effect) for effect in effects] == [typing_effects.Submitted]
     assert pressing.core.phase is core.Phase.IDLE
 
 
@@ -197,10 +200,10 @@ def test_an_interrupt_that_waits_for_an_enter_is_pressed_even_where_the_record_i
     pane.do(pane.core.nudge())
     number = pane.core._looking
     pane.do(pane.core.looked(number, Ready(draft="first"), copy_mode=False, now_s=pane.now))
-    assert pane.of(core.Interrupted) == []
+    assert pane.of(typing_effects.Interrupted) == []
     pane.do(pane.core.proved(MessageId("m:first"), pane.now))
     pane.run(5.0)
-    assert len(pane.of(core.Interrupted)) == 1
+    assert len(pane.of(typing_effects.Interrupted)) == 1
 
 
 def test_a_text_is_withdrawn_before_it_is_typed() -> None:
@@ -260,11 +263,11 @@ def test_c24_an_old_screen_does_not_make_a_submitted_text_withdrawn() -> None:
 def test_a_withdrawn_text_whose_paste_could_not_go_out_is_not_pasted_again() -> None:
     pane = in_phase(Manners(), core.Phase.PASTING, "first")
     pane.withdraw("first")
-    assert pane.core.pasted(ok=False, now_s=pane.now) == [core.LookIn(core.HOLD_LOOK_S)]
+    assert pane.core.pasted(ok=False, now_s=pane.now) == [typing_effects.LookIn(bounds.HOLD_LOOK_S)]
     pane.do(pane.core.nudge())
-    later = pane.now + core.LANDED_S + 1
+    later = pane.now + bounds.LANDED_S + 1
     effects = pane.core.looked(pane.core._looking, Ready(draft="by hand"), copy_mode=False, now_s=later)
-    assert effects == [core.WithdrawnReport(message_id=MessageId("m:first"))]
+    assert effects == [typing_effects.WithdrawnReport(message_id=MessageId("m:first"))]
 
 
 @pytest.mark.parametrize("landing", [0.03, 0.108, 0.19])
@@ -312,9 +315,9 @@ def test_an_interrupt_presses_escape_once_and_is_moot_once_the_box_is_idle() -> 
     assert [what for what, _ in pane.keys].count("interrupt") == 1
     pane.interrupt("t1")
     pane.run(3.0)
-    assert pane.of(core.NothingToInterrupt) == [core.NothingToInterrupt(turn_id=TurnId("t1"))]
+    assert pane.of(typing_effects.NothingToInterrupt) == [typing_effects.NothingToInterrupt(turn_id=TurnId("t1"))]
     assert [what for what, _ in pane.keys].count("interrupt") == 1
-    assert len(pane.of(core.Interrupted)) == 1
+    assert len(pane.of(typing_effects.Interrupted)) == 1
 
 
 def test_an_interrupt_that_was_not_enough_is_pressed_again_while_the_cli_is_busy() -> None:
@@ -323,7 +326,7 @@ def test_an_interrupt_that_was_not_enough_is_pressed_again_while_the_cli_is_busy
         pane.become(busy=True)
         pane.interrupt("t1")
         pane.run(pane.now + 1.0)
-    assert len(pane.of(core.Interrupted)) == 2
+    assert len(pane.of(typing_effects.Interrupted)) == 2
 
 
 def test_an_interrupt_of_a_text_whose_enter_was_swallowed_takes_it_back_without_escape() -> None:
@@ -359,9 +362,9 @@ def test_an_interrupt_waits_for_copy_mode() -> None:
     pane.become(busy=True)
     pane.interrupt("t1")
     pane.run(2.9)
-    assert pane.of(core.Interrupted) == []
+    assert pane.of(typing_effects.Interrupted) == []
     pane.run(4.0)
-    assert len(pane.of(core.Interrupted)) == 1
+    assert len(pane.of(typing_effects.Interrupted)) == 1
 
 
 # --- dialogs ------------------------------------------------------------------------------------------------------
@@ -372,9 +375,9 @@ def with_dialog(dialog: DialogOpen) -> tuple[PaneModel, str]:
     pane.become(dialog=dialog)
     pane.do(pane.core.nudge())
     pane.run(1.1)
-    seen = pane.of(core.DialogSeen)
+    seen = pane.of(typing_effects.DialogSeen)
     assert len(seen) == 1
-    return pane, core.dialog_id(dialog, 1)
+    return pane, dialog_id(dialog, 1)
 
 
 @pytest.mark.contract("C25")
@@ -383,21 +386,23 @@ def test_c25_an_answer_by_digit_is_applied_when_the_dialog_is_gone() -> None:
     pane.deliver("first")
     pane.deaf_to_answers = 1
     pane.answer(dialog_id, 2)
-    pane.run(1.1 + core.ANSWER_AGAIN_S / 2)
+    pane.run(1.1 + bounds.ANSWER_AGAIN_S / 2)
     assert pane.keys == [("answer", ("2",))]
-    assert pane.of(core.AnswerResult) == []
+    assert pane.of(typing_effects.AnswerResult) == []
     pane.run(END_S)
     assert pane.keys[:2] == [("answer", ("2",))] * 2
     assert pane.keys[2:] == [("enter", ("Enter",))]
-    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=True)]
-    assert pane.of(core.DialogGone) == [core.DialogGone(dialog_id=dialog_id, answered=True, token="token")]
+    assert pane.of(typing_effects.AnswerResult) == [typing_effects.AnswerResult(token="token", applied=True)]
+    assert pane.of(typing_effects.DialogGone) == [
+        typing_effects.DialogGone(dialog_id=dialog_id, answered=True, token="token")
+    ]
     assert pane.submitted == ["first"]
 
 
 class Stepping(PaneModel):
     """Its dialog has a cursor."""
 
-    def _press(self, press: core.Press, guard: Callable[[Signal], bool]) -> None:
+    def _press(self, press: typing_effects.Press, guard: Callable[[Signal], bool]) -> None:
         dialog = self.state.dialog
         if press.what == "answer" and press.keys != ("Enter",) and guard(self.state.signal):
             assert dialog is not None
@@ -417,10 +422,10 @@ def test_c25_an_answer_by_cursor_goes_one_seen_step_at_a_time() -> None:
     pane.run(1.0)
     dialog = DialogOpen(key="k", question="?", options=("a", "b", "c"), cursor=1)
     pane.become(dialog=dialog)
-    pane.answer(core.dialog_id(dialog, 1), 3)
-    pane.run(1.0 + core.ANSWER_AGAIN_S)
+    pane.answer(dialog_id(dialog, 1), 3)
+    pane.run(1.0 + bounds.ANSWER_AGAIN_S)
     assert [keys for _, keys in pane.keys] == [("Down",), ("Down",), ("Enter",)]
-    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=True)]
+    assert pane.of(typing_effects.AnswerResult) == [typing_effects.AnswerResult(token="token", applied=True)]
 
 
 @pytest.mark.contract("C07")
@@ -431,7 +436,7 @@ def test_c07_an_interrupt_drops_an_answer_whose_key_is_not_out() -> None:
     pane.interrupt("t1")
     pane.run(3.0)
     assert pane.keys == [("interrupt", ("Escape",))]
-    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=False)]
+    assert pane.of(typing_effects.AnswerResult) == [typing_effects.AnswerResult(token="token", applied=False)]
 
 
 @pytest.mark.contract("C07")
@@ -439,15 +444,15 @@ def test_c07_an_interrupt_follows_an_answer_whose_key_is_out_once_its_dialog_is_
     pane, dialog_id = with_dialog(DialogOpen(key="k", question="?", options=("yes", "no")))
     pane.deaf_to_answers = 1  # drawn late: the dialog is to be seen for a while yet
     pane.answer(dialog_id, 1)
-    pane.run(1.1 + core.ANSWER_AGAIN_S / 4)
+    pane.run(1.1 + bounds.ANSWER_AGAIN_S / 4)
     assert pane.keys == [("answer", ("1",))]
     pane.interrupt("t1")
-    pane.run(1.1 + core.ANSWER_AGAIN_S / 2)
+    pane.run(1.1 + bounds.ANSWER_AGAIN_S / 2)
     assert pane.keys == [("answer", ("1",))], "right behind the answer a CLI may read both keys as one"
     pane.become(dialog=None)
     pane.run(3.0)
     assert pane.keys == [("answer", ("1",)), ("interrupt", ("Escape",))]
-    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=True)]
+    assert pane.of(typing_effects.AnswerResult) == [typing_effects.AnswerResult(token="token", applied=True)]
 
 
 @pytest.mark.contract("C07")
@@ -455,11 +460,11 @@ def test_c07_an_answer_that_the_cli_did_not_take_is_not_pressed_again_before_an_
     pane, dialog_id = with_dialog(DialogOpen(key="k", question="?", options=("yes", "no")))
     pane.deaf_to_answers = 1
     pane.answer(dialog_id, 1)
-    pane.run(1.1 + core.ANSWER_AGAIN_S / 4)
+    pane.run(1.1 + bounds.ANSWER_AGAIN_S / 4)
     pane.interrupt("t1")
     pane.run(5.0)
     assert pane.keys == [("answer", ("1",)), ("interrupt", ("Escape",))]
-    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=False)]
+    assert pane.of(typing_effects.AnswerResult) == [typing_effects.AnswerResult(token="token", applied=False)]
 
 
 @pytest.mark.contract("C25")
@@ -469,14 +474,14 @@ def test_c25_a_dialog_that_took_the_place_of_the_answered_one_is_not_answered() 
     pane.answer(dialog_id, 1)
     pane.run(2.0)
     assert pane.keys == []
-    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=False)]
+    assert pane.of(typing_effects.AnswerResult) == [typing_effects.AnswerResult(token="token", applied=False)]
     assert pane.state.dialog is not None
 
 
 @pytest.mark.contract("C25")
 def test_c25_the_guard_refuses_an_answer_where_the_dialog_or_its_cursor_changed_since_the_look() -> None:
     pane, dialog_id = with_dialog(DialogOpen(key="k", question="?", options=("yes", "no"), cursor=1))
-    press = core.Press(keys=("Enter",), what="answer", guard="dialog", dialog_id=dialog_id, cursor=1)
+    press = typing_effects.Press(keys=("Enter",), what="answer", guard="dialog", dialog_id=dialog_id, cursor=1)
     holds = pane.core.guard(press)
     assert holds(DialogOpen(key="k", question="?", options=("yes", "no"), cursor=1))
     assert not holds(DialogOpen(key="k", question="?", options=("yes", "no"), cursor=2))
@@ -490,7 +495,7 @@ def test_c25_an_option_that_is_not_there_is_not_chosen() -> None:
     pane.answer(dialog_id, 3)
     pane.run(2.0)
     assert pane.keys == []
-    assert pane.of(core.AnswerResult) == [core.AnswerResult(token="token", applied=False)]
+    assert pane.of(typing_effects.AnswerResult) == [typing_effects.AnswerResult(token="token", applied=False)]
 
 
 @pytest.mark.contract("C25")
@@ -499,7 +504,9 @@ def test_c25_a_dialog_holds_delivery_is_told_once_and_takes_nothing() -> None:
     pane.deliver("first")
     pane.run(30.0)
     assert pane.pastes == []
-    assert [report.reason for report in pane.of(core.Held) if isinstance(report, core.Held)] == ["dialog"]
+    assert [report.reason for report in pane.of(typing_effects.Held) if isinstance(report, typing_effects.Held)] == [
+        "dialog"
+    ]
     pane.run(END_S)
     assert pane.submitted == ["first"]
 
@@ -511,7 +518,7 @@ def test_c25_a_dialog_holds_delivery_is_told_once_and_takes_nothing() -> None:
 def test_c24_idle_with_an_empty_box_and_no_record_is_proved_absence() -> None:
     pane = opened(Manners(proof_after=10_000.0, busy_for=5.0), "first", until=100.0)
     assert pane.ended == {"first": "not_delivered"}
-    assert 5.0 + core.ABSENT_S < pane.now < 60.0
+    assert 5.0 + bounds.ABSENT_S < pane.now < 60.0
 
 
 @pytest.mark.contract("C24")
@@ -521,9 +528,9 @@ def test_c24_a_busy_cli_is_no_proof_of_absence() -> None:
 
 
 def test_a_cli_that_never_shows_its_box_fails_the_launch_and_a_dialog_stops_that_clock() -> None:
-    pane = opened(Manners(starts_after=10_000.0), "first", "second", until=core.START_S + 5.0)
+    pane = opened(Manners(starts_after=10_000.0), "first", "second", until=bounds.START_S + 5.0)
     assert pane.ended == {"first": "launch_failed", "second": "launch_failed"}
-    trust = opened(Manners(starts_after=0.0, dialogs=((0.0, core.START_S * 3),)), "first", until=core.START_S * 2)
+    trust = opened(Manners(starts_after=0.0, dialogs=((0.0, bounds.START_S * 3),)), "first", until=bounds.START_S * 2)
     assert trust.ended == {}
     trust.run(END_S)
     assert trust.ended == {"first": "proved"}

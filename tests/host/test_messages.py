@@ -10,7 +10,7 @@ import pytest
 from host_kit import WAIT_S, Rig, away, bodies, completed, completions, kinds, prompts
 from kit_system import until
 from lastword import RejectedError, events
-from lastword.actors.core import typing
+from lastword.actors.core import typing_bounds as bounds
 
 # --- C13: order ----------------------------------------------------------------------------------------------------
 
@@ -188,10 +188,10 @@ def test_c17_messages_that_were_never_typed_wait_once_for_the_proof_and_not_one_
     with Rig(tmp_path, clock=clock, world=first_life.world) as next_life:
         began_s = clock.monotonic()
         while len(completions(next_life, session)) < len(texts):
-            assert clock.monotonic() - began_s < typing.RESOLVE_S + 3.0
+            assert clock.monotonic() - began_s < bounds.RESOLVE_S + 3.0
             clock.advance(0.25)
             next_life.settle()
-        assert clock.monotonic() - began_s > typing.RESOLVE_S
+        assert clock.monotonic() - began_s > bounds.RESOLVE_S
         assert prompts(next_life, next_life.runtime.session(session_id=session.session_id)) == texts
 
 
