@@ -1,4 +1,4 @@
-"""How many quiet turns of one runtime are looked into a second, however many there are."""
+"""How many quiet turns of one runtime are looked into a second, however many there are, within a bound on the wait."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Final
 
 LOOKS_PER_S: Final = 200.0
 """A look costs about 0.5 ms of CPU. A thousand quiet turns are looked into every 5 s each; ten thousand, every 50 s."""
+LINE_S: Final = 60.0
+"""No look is put off for longer. Who has a place in the line may hear of its turn before, and leaves the place empty:
+without a bound an hour of too many turns would put off the look at one that is stalled for as long."""
 
 
 class LookPace:
@@ -26,6 +29,6 @@ class LookPace:
     def slot(self, now_s: float) -> float:
         """When to look, on the clock that ``now_s`` is of: now or later."""
         with self._lock:
-            at_s = max(now_s, self._next_s)
+            at_s = min(max(now_s, self._next_s), now_s + LINE_S)
             self._next_s = at_s + 1.0 / LOOKS_PER_S
             return at_s

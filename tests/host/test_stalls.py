@@ -130,6 +130,15 @@ def test_c41_however_many_turns_are_quiet_no_more_than_so_many_are_looked_into_a
 
 
 @pytest.mark.contract("C41")
+def test_c41_places_in_the_line_that_nobody_took_put_off_no_later_look_beyond_a_bound() -> None:
+    pace = look_pace.LookPace()
+    slots = [pace.slot(1000.0 + second) - (1000.0 + second) for second in range(600) for _ in range(667)]
+    assert max(slots) <= look_pace.LINE_S
+    assert pace.slot(1600.0) - 1600.0 <= look_pace.LINE_S
+    assert pace.slot(2000.0) == 2000.0
+
+
+@pytest.mark.contract("C41")
 def test_c41_only_a_reader_that_asserts_completion_is_consulted(make, clock, monkeypatch):
     capabilities = MemoryAdapter.capabilities - {"asserts_completion"}
     monkeypatch.setattr(MemoryAdapter, "capabilities", capabilities)
