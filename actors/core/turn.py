@@ -39,20 +39,7 @@ from lastword.actors.core.facts import (
     TurnContinued,
 )
 from lastword.actors.core.ports import RowState, TurnRow
-from lastword.actors.core.turn_bounds import (
-    ANSWER_GRACE_S,
-    END_GRACE_S,
-    IDLE_SKEW_S,
-    INTERRUPT_AGAIN_S,
-    INTERRUPT_GRACE_S,
-    INTERRUPTS_MAX,
-    MOOTS_MAX,
-    RECORD_GONE_S,
-    RECORD_RETRY_S,
-    REQUESTS_MAX,
-    REREAD_S,
-    WITHDRAWALS_MAX,
-)
+from lastword.actors.core.turn_bounds import INTERRUPT_AGAIN_S, RECORD_RETRY_S
 from lastword.actors.core.turn_cancelling import (
     arm_deadline,
     cancel,
@@ -445,19 +432,7 @@ def _adopt(turn: Turn, event: Adopted, now: Now) -> Step:
 
 
 __all__ = [
-    "ANSWER_GRACE_S",
-    "END_GRACE_S",
-    "IDLE_SKEW_S",
-    "INTERRUPTS_MAX",
-    "INTERRUPT_AGAIN_S",
-    "INTERRUPT_GRACE_S",
-    "MOOTS_MAX",
-    "RECORD_GONE_S",
-    "RECORD_RETRY_S",
-    "REQUESTS_MAX",
-    "REREAD_S",
     "TURN_EDGES",
-    "WITHDRAWALS_MAX",
     "Adopted",
     "Begin",
     "Bound",

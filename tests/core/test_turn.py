@@ -20,6 +20,14 @@ from lastword.actors.core.facts import (
 )
 from lastword.actors.core.ids import MessageId, TurnId
 from lastword.actors.core.turn import TURN_EDGES, TurnState, step
+from lastword.actors.core.turn_bounds import (
+    ANSWER_GRACE_S,
+    INTERRUPTS_MAX,
+    RECORD_GONE_S,
+    RECORD_RETRY_S,
+    REQUESTS_MAX,
+    REREAD_S,
+)
 from turn_samples import BOUND, DONE, EVENTS, T0, a_turn, at, now, offered, play, running, settle
 
 # --- the machine as a whole -------------------------------------------------------------------------------------------
@@ -155,7 +163,7 @@ def test_a_dead_cli_ends_no_turn_that_was_never_typed() -> None:
 def test_the_journals_refusal_is_answered_by_offering_the_same_completion_again() -> None:
     turn, first = play(running(), DONE)
     turn, effects = play(turn, core.RecordingFailed())
-    assert effects == [core.SetTimer(name="record_retry", delay_s=core.RECORD_RETRY_S)]
+    assert effects == [core.SetTimer(name="record_retry", delay_s=RECORD_RETRY_S)]
     turn, again = play(turn, core.TimerFired(name="record_retry"))
     assert offered(again) == offered(first)
 
@@ -197,7 +205,7 @@ def test_c07_an_interrupt_that_writes_nothing_settles_by_the_registry_and_a_rere
     turn, effects = play(turn, before)
     assert not effects, "idle since before our key says nothing"
     turn, effects = play(turn, after)
-    assert effects == [core.SetTimer(name="reread", delay_s=core.REREAD_S)]
+    assert effects == [core.SetTimer(name="reread", delay_s=REREAD_S)]
     turn, effects = play(turn, core.TimerFired(name="reread"))
     assert effects == [core.LookAgain()], "the record is asked once more, whatever hints were lost"
     _, effects = play(turn, core.LookedAgain())
@@ -218,7 +226,7 @@ def test_c07_a_cli_that_ignores_the_interrupt_is_ended_after_a_bounded_wait() ->
         turn, effects = play(turn, core.InterruptPressed(at=T0), core.TimerFired(name="interrupt_grace"))
     else:
         raise AssertionError("never ended")
-    assert presses == core.INTERRUPTS_MAX
+    assert presses == INTERRUPTS_MAX
     _, effects = play(turn, RecordExhausted(exit_status=-9))
     assert offered(effects)[0].status == "cancelled"
 
@@ -261,7 +269,7 @@ def test_c40_a_final_answer_without_its_terminal_record_is_settled_by_it_once_an
     said = AssistantSaid(native_turn="n", native_message="a", text="final", evidence=at(4, T0 + 1), ends_by_itself=True)
     idle = CliStatusSeen(status="idle", waiting_for="", updated_at=T0 + 1.2, native_session="ns")
     turn, effects = play(running(), said, idle)
-    assert core.SetTimer(name="answer_grace", delay_s=core.ANSWER_GRACE_S) in effects
+    assert core.SetTimer(name="answer_grace", delay_s=ANSWER_GRACE_S) in effects
     busy = msgspec.structs.replace(idle, status="busy", updated_at=T0 + 2)
     assert core.CancelTimer(name="answer_grace") in play(turn, busy)[1]
     _, effects = play(turn, core.TimerFired(name="answer_grace"))
@@ -273,7 +281,7 @@ def test_c40_a_final_answer_without_its_terminal_record_is_settled_by_it_once_an
 @pytest.mark.contract("C03")
 def test_c03_an_idle_cli_loses_a_turn_only_behind_a_look_that_saw_its_record() -> None:
     idle = CliStatusSeen(status="idle", waiting_for="", updated_at=T0 + 5, native_session="ns")
-    again = core.SetTimer(name="record_gone", delay_s=core.RECORD_GONE_S)
+    again = core.SetTimer(name="record_gone", delay_s=RECORD_GONE_S)
     turn, effects = play(running(), idle)
     assert again in effects
     assert not offered(play(turn, core.LookedAgain())[1]), "nobody asked for that look"
@@ -322,7 +330,7 @@ def test_c07_over_a_protocol_one_repeat_of_the_interrupt_is_enough() -> None:
     while not any(isinstance(effect, core.EndEndpoint) for effect in effects):
         asked += sum(isinstance(effect, core.PressInterrupt) for effect in effects)
         turn, effects = play(turn, core.InterruptPressed(at=T0), core.TimerFired(name="interrupt_grace"))
-    assert asked == core.REQUESTS_MAX < core.INTERRUPTS_MAX
+    assert asked == REQUESTS_MAX < INTERRUPTS_MAX
 
 
 @pytest.mark.contract("C07")

@@ -10,6 +10,7 @@ from lastword.actors.core import turn as core
 from lastword.actors.core.facts import RecordExhausted, TurnClosed
 from lastword.actors.core.outcome import Completion
 from lastword.actors.core.turn import Now, TurnState, step
+from lastword.actors.core.turn_bounds import INTERRUPT_GRACE_S, INTERRUPTS_MAX
 from turn_samples import DONE, EVENTS, T0, a_turn
 
 HARMLESS = [event for event in EVENTS if not isinstance(event, TurnClosed | RecordExhausted | core.TimerFired)]
@@ -119,6 +120,6 @@ def test_a_cancelled_turn_of_a_cli_that_answers_nothing_asks_for_its_end_within_
         if life.turn.ending:
             break
     assert life.turn.ending
-    assert life.clock <= core.INTERRUPT_GRACE_S * (core.INTERRUPTS_MAX + 2)
+    assert life.clock <= INTERRUPT_GRACE_S * (INTERRUPTS_MAX + 2)
     life.give(RecordExhausted())
     assert life.offered[-1].status == "cancelled"

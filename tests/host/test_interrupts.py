@@ -12,7 +12,7 @@ import pytest
 from host_kit import WAIT_S, HeldCommits, Rig, away, bodies, completed, completions, kinds
 from kit_system import until
 from lastword import Command, Interrupt, RejectedError, events
-from lastword.actors.core.turn import INTERRUPT_AGAIN_S, INTERRUPT_GRACE_S, INTERRUPTS_MAX, REREAD_S
+from lastword.actors.core.turn_bounds import INTERRUPT_AGAIN_S, INTERRUPT_GRACE_S, INTERRUPTS_MAX, REREAD_S
 from lastword.actors.session import SessionActor
 from lastword.actors.turn import TurnFinished
 from lastword.transports.providers.memory import Record

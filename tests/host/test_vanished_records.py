@@ -8,11 +8,11 @@ from host_kit import WAIT_S, away, completions
 from kit_system import until
 from lastword import Interrupt
 from lastword.actors import transcript
-from lastword.actors.core import turn as core_turn
+from lastword.actors.core.turn_bounds import RECORD_GONE_S
 from lastword.actors.core.world import Missing, Unreadable
 from lastword.transports.memory import MemoryWorld
 
-LONG_S = 4 * core_turn.RECORD_GONE_S
+LONG_S = 4 * RECORD_GONE_S
 GIVEN_UP_S = transcript.BLIND_READS_MAX * transcript.UNREADABLE_RETRY_S + 2
 
 pytestmark = [pytest.mark.contract("C02"), pytest.mark.contract("C03")]
@@ -27,15 +27,19 @@ class Away(MemoryWorld):
         return self.answer or super().read_from(path, offset, max_bytes, inode, device)
 
 
-def idle_behind_the_prompt(make, clock, answer):
-    """A turn that runs; its CLI ended it where nobody can read, and says idle."""
-    world = Away(manual=True, clock=clock.wall)
-    rig = make(world=world, clock=clock)
+def running(make, clock):
+    """A turn that runs."""
+    rig = make(world=Away(manual=True, clock=clock.wall), clock=clock)
     session = rig.session()
     waiting = away(session.run, "go")
-    cli = rig.running(session)
+    return rig, session, waiting, rig.running(session)
+
+
+def idle_behind_the_prompt(make, clock, answer):
+    """A turn that runs; its CLI ended it where nobody can read, and says idle."""
+    rig, session, waiting, cli = running(make, clock)
     clock.advance(1)
-    world.answer = answer
+    rig.world.answer = answer
     cli.finish("the answer")
     rig.settle()
     return rig, session, waiting
@@ -63,7 +67,7 @@ def test_c03_a_record_that_cannot_be_read_proves_nothing_however_long_the_cli_is
 
 def test_c03_a_record_that_was_deleted_is_looked_for_once_more_and_then_the_turn_is_lost(make, clock):
     rig, session, waiting = idle_behind_the_prompt(make, clock, Missing())
-    pass_the_time(rig, clock, core_turn.RECORD_GONE_S - 2)
+    pass_the_time(rig, clock, RECORD_GONE_S - 2)
     assert completions(rig, session) == []
     pass_the_time(rig, clock, 10)
     done = waiting.result(WAIT_S)
@@ -76,17 +80,13 @@ def test_c03_a_record_that_is_found_deleted_after_it_could_not_be_read_is_lost_t
     pass_the_time(rig, clock, LONG_S)
     assert completions(rig, session) == []
     rig.world.answer = Missing()
-    pass_the_time(rig, clock, core_turn.RECORD_GONE_S + 10)
+    pass_the_time(rig, clock, RECORD_GONE_S + 10)
     assert waiting.result(WAIT_S).status == "lost"
 
 
 def test_c03_a_record_that_cannot_be_read_of_a_cli_that_is_gone_is_waited_for_a_minute_and_told_as_unread(make, clock):
-    world = Away(manual=True, clock=clock.wall)
-    rig = make(world=world, clock=clock)
-    session = rig.session()
-    waiting = away(session.run, "go")
-    cli = rig.running(session)
-    world.answer = Unreadable(reason="EISDIR: Is a directory")
+    rig, session, waiting, cli = running(make, clock)
+    rig.world.answer = Unreadable(reason="EISDIR: Is a directory")
     cli.exit(1)
     pass_the_time(rig, clock, transcript.FINAL_READS_MAX * transcript.UNREADABLE_RETRY_S - 5)
     assert completions(rig, session) == []
@@ -96,9 +96,9 @@ def test_c03_a_record_that_cannot_be_read_of_a_cli_that_is_gone_is_waited_for_a_
     assert (done.status, done.error.kind, done.source) == ("lost", "provider_exited", "process_exit")
     assert "could not be read" in done.error.message
     assert "EISDIR" in done.error.message
-    world.answer = None
+    rig.world.answer = None
     again = away(session.run, "next")
-    until(lambda: moved_on(rig, clock, len(world.opened) == 2))
+    until(lambda: moved_on(rig, clock, len(rig.world.opened) == 2))
     until(lambda: moved_on(rig, clock, bool(rig.cli(session).turn)))
     rig.cli(session).finish("ok")
     pass_the_time(rig, clock, 5)
@@ -115,12 +115,8 @@ def moved_on(rig, clock, reached):
 def test_c07_who_does_not_want_to_wait_for_an_unreadable_record_gives_the_turn_up_and_has_its_end_at_once(
     make, clock, asked_s
 ):
-    world = Away(manual=True, clock=clock.wall)
-    rig = make(world=world, clock=clock)
-    session = rig.session()
-    waiting = away(session.run, "go")
-    cli = rig.running(session)
-    world.answer = Unreadable(reason="EIO: Input/output error")
+    rig, session, waiting, cli = running(make, clock)
+    rig.world.answer = Unreadable(reason="EIO: Input/output error")
     cli.exit(1)
     pass_the_time(rig, clock, asked_s)
     session.send(Interrupt())
