@@ -255,9 +255,7 @@ class Cli:
         self.caught_up = False
         if streams is not None and earlier:
             if session.deps.adapter.launch(self._asked(resume=True)).exit_noted:
-                streams.note_orphaned(
-                    self._name(self.epoch)
-                )  # before it is read: what it makes of that is no word of ours
+                streams.note_orphaned(self._name(self.epoch))  # first: what it makes of that is no word of ours
             for epoch in streams.epochs(session.record.row.session_id):
                 if session.record.row.config_floor < epoch < self.epoch:
                     session.watcher.tell(self._following(epoch))
