@@ -321,7 +321,7 @@ def test_c17_what_an_agent_makes_of_its_hosts_death_calls_no_turn_cancelled(host
 def test_c07_an_agent_that_ignores_the_cancel_is_ended_and_the_session_goes_on(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lastword.actors.core.turn.INTERRUPT_GRACE_S", 0.3)
+    monkeypatch.setattr("lastword.actors.core.turn_cancelling.INTERRUPT_GRACE_S", 0.3)
     session = hosts().session()
     ack = session.send("[[fault:deaf_cancel]][[sleep:120]] long")
     seen(session, events.MessageSubmitted)
