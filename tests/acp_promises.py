@@ -16,13 +16,13 @@ from lastword import Answer, Interrupt, RejectedError, Session, events
 from structured_kit import (
     WAIT_S,
     StdioHost,
+    as_told,
     child_of,
     completed,
     completion_of,
     completions,
     ended,
     of_type,
-    on_record,
     seen,
     side_by_side,
 )
@@ -61,8 +61,7 @@ def test_c02_a_plain_turn_completes_with_the_answer_to_its_prompt(host: StdioHos
     assert (done.transport, done.provider) == ("structured", host.provider)
     assert done.cli_version
     assert done.native_session_id
-    kinds = [event.type for event in on_record(session)]
-    assert kinds == [
+    assert as_told(session) == [
         "session_opened",
         "message_accepted",
         "provider_started",

@@ -17,6 +17,7 @@ from kit_system import until
 from lastword import Answer, Interrupt, events
 from pane_kit import WAIT_S, PaneHost, keys, owners
 from structured_kit import (
+    as_told,
     child_of,
     completed,
     completion_of,
@@ -44,7 +45,7 @@ def test_c02_a_plain_turn_completes_from_the_record(host: PaneHost) -> None:
     assert done.native_session_id == session.snapshot().handle.native_session_id
     assert done.evidence is not None
     assert done.native_session_id in done.evidence.source
-    assert [event.type for event in on_record(session)] == [
+    assert as_told(session) == [
         "session_opened",
         "message_accepted",
         "provider_started",

@@ -192,6 +192,16 @@ def on_record(session: Session) -> list[Event]:
     return session._shared.journal.events(session.session_id, 0, 100_000)
 
 
+def as_told(session: Session) -> list[str]:
+    """The kinds of what is on record. A CLI that starts with its session is told to have started behind the message
+    that it takes, wherever it came: the two begin independently of each other.
+    """
+    kinds = [event.type for event in on_record(session)]
+    if kinds[:3] == ["session_opened", "provider_started", "message_accepted"]:
+        kinds[1:3] = ["message_accepted", "provider_started"]
+    return kinds
+
+
 def of_type(session: Session, body: type) -> list[Any]:
     return [event for event in on_record(session) if isinstance(event.body, body)]
 

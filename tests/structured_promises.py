@@ -19,13 +19,13 @@ from lastword.transports.process import ProcessId, pid_start
 from structured_kit import (
     WAIT_S,
     StdioHost,
+    as_told,
     child_of,
     completed,
     completion_of,
     completions,
     ended,
     of_type,
-    on_record,
     seen,
     side_by_side,
 )
@@ -46,8 +46,7 @@ def test_c02_a_plain_turn_completes_from_the_stream(host: StdioHost) -> None:
     assert done.cli_version == host.version
     assert done.evidence is not None
     assert done.evidence.source.startswith(str(host.state.resolve() / "streams"))
-    kinds = [event.type for event in on_record(session)]
-    assert kinds == [
+    assert as_told(session) == [
         "session_opened",
         "message_accepted",
         "provider_started",

@@ -19,7 +19,17 @@ from lastword.actors.core.ports import Batch
 from lastword.runtime.command import doctor
 from lastword.runtime.command._progress import describe
 from lastword.runtime.command._record import recorded_end
-from structured_kit import WAIT_S, completed, completion_of, completions, of_type, on_record, seen, side_by_side
+from structured_kit import (
+    WAIT_S,
+    as_told,
+    completed,
+    completion_of,
+    completions,
+    of_type,
+    on_record,
+    seen,
+    side_by_side,
+)
 
 ENDS = "unified_completion"
 
@@ -41,7 +51,7 @@ def test_c02_a_plain_turn_completes_from_its_record_in_the_journal(host: ApiHost
     assert done.evidence.source == f"journal:{session.snapshot().handle.native_session_id}"
     assert done.cli_version.startswith(f"{host.provider} ")
     assert not done.cli_uncertified  # there is no CLI: that it is emulated says the documentation, not each turn
-    assert [event.type for event in on_record(session)] == [
+    assert as_told(session) == [
         "session_opened",
         "message_accepted",
         "provider_started",

@@ -16,13 +16,13 @@ from lastword.transports.providers import ADAPTERS, one_shot
 from structured_kit import (
     WAIT_S,
     StdioHost,
+    as_told,
     child_of,
     completed,
     completion_of,
     completions,
     ended,
     of_type,
-    on_record,
     seen,
 )
 
@@ -66,8 +66,7 @@ def test_c02_a_plain_turn_completes_from_the_stream(host: StdioHost) -> None:
     done = completion_of(session, ack.turn_id)
     assert (done.status, done.answer, done.source) == ("completed", "echo: hello", "stream")
     assert done.message_id == ack.message_id
-    kinds = [event.type for event in on_record(session)]
-    assert [kind for kind in kinds if kind not in ("assistant_message", "session_gone")] == [
+    assert [kind for kind in as_told(session) if kind not in ("assistant_message", "session_gone")] == [
         "session_opened",
         "message_accepted",
         "provider_started",

@@ -25,7 +25,7 @@ import structured_promises
 from kit_system import until
 from lastword import Answer, Interrupt, RejectedError, events
 from pane_kit import WAIT_S, PaneHost, Ways, keys, owners, screen
-from structured_kit import completed, completion_of, completions, of_type, on_record, seen
+from structured_kit import as_told, completed, completion_of, completions, of_type, seen
 
 OTHERWISE = frozenset(
     {
@@ -109,7 +109,7 @@ def test_c02_a_plain_turn_completes_from_what_the_extension_records(host: PaneHo
     assert done.evidence.source == str((host.kit.root / "state").resolve() / "panes" / f"{session.session_id}-2.jsonl")
     (file,) = (host.kit.home / ".pi" / "agent" / "sessions").glob("*/*.jsonl")
     assert file.name == f"lastword_{done.native_session_id}.jsonl"
-    assert [event.type for event in on_record(session)] == [
+    assert as_told(session) == [
         "session_opened",
         "message_accepted",
         "provider_started",
