@@ -90,8 +90,8 @@ class Admission:
         if self._parked or session.switching.active or self._settled_on_record():
             if (full := self._park(submit)) is not None:
                 self._refuse(submit, full)
-            elif session.system.tracer is not None:
-                self._parked_by.setdefault(id(submit), session.in_hand()[1])
+            elif session.system.tracer is not None and session.in_hand is not None:
+                self._parked_by.setdefault(id(submit), session.in_hand.number)
             return
         provider = session.record.row.provider
         if not submit.text.strip():

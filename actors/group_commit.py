@@ -106,6 +106,7 @@ class GroupCommitter:
         on_trouble: told each time that the file fails while batches are held.
         on_record: told of each group that the file took, before anyone else is: its batches with their results, and
             the ``perf_counter_ns`` before and behind it. None: nothing is measured.
+        on_answer: told of each batch before its answer is told.
         stats: where it counts what it does; one writes, others may read it at any time.
     """
 
@@ -119,9 +120,11 @@ class GroupCommitter:
         before_record: Callable[[], None] | None = None,
         on_trouble: Callable[[JournalError], None] | None = None,
         on_record: OnRecord | None = None,
+        on_answer: Callable[[Commit], None] | None = None,
         stats: CommitStats | None = None,
     ) -> None:
         self.on_record = on_record
+        self.on_answer = on_answer
         self.stats = stats if stats is not None else CommitStats()
         self._journal = journal
         self._publish = publish
@@ -272,6 +275,8 @@ class GroupCommitter:
 
     def _answer(self, commit: Commit, result: Recorded | JournalError) -> None:
         answer: JournalAnswer
+        if self.on_answer is not None:
+            self.on_answer(commit)
         if isinstance(result, Recorded):
             answer = Committed(token=commit.token, recorded=result)
         else:

@@ -9,13 +9,10 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import assert_never
 
-import msgspec
-
 from lastword.actors.core.errors import JournalError
 from lastword.actors.core.events import Event
 from lastword.actors.core.ports import Journal, Recorded
 from lastword.actors.group_commit import (
-    Answerable,
     Commit,
     CommitFailed,
     CommitStats,
@@ -24,9 +21,9 @@ from lastword.actors.group_commit import (
     JournalCommand,
 )
 from lastword.actors.system.actor import Actor
-from lastword.actors.system.envelope import next_number
-from lastword.actors.system.ref import Link, Ref
-from lastword.actors.system.tracing import CommitSpan, Record
+from lastword.actors.system.envelope import Envelope, next_number
+from lastword.actors.system.ref import Ref
+from lastword.actors.system.tracing import CommitSpan
 
 __all__ = ["Backlog", "Commit", "CommitFailed", "CommitStats", "Committed", "JournalActor", "JournalCommand"]
 
@@ -80,18 +77,23 @@ class JournalActor(Actor):
             stats=stats,
         )
         self._on_left = on_left
+        self._spans: dict[int, Envelope] | None = None
+        """By the identity of a batch's command, of those that were brought while it was traced."""
 
     def receive(self, message: JournalCommand | _TryHeld) -> None:
+        own = self.in_hand
         match message:
             case Commit():
-                if self.system.tracer is not None:
-                    message = self._marked(message)
+                if self.system.tracer is not None and own is not None:
+                    self._trace(message, own)
                 self.committer.add(message, more_waiting=self.more_waiting())
             case _TryHeld():
                 self.committer.try_held()
             case _:
                 assert_never(message)
         self._backlog.held = self.committer.held
+        if self._spans is not None:
+            self._after_answers(own)
 
     def stopped(self) -> None:
         self.committer.flush()
@@ -100,21 +102,47 @@ class JournalActor(Actor):
         if self.committer.held and self._on_left is not None:
             self._on_left(self.committer.held)
 
-    def _marked(self, commit: Commit) -> Commit:
-        self.committer.on_record = self._recorded
-        trace, cause = self.in_hand()
-        mark = _Mark(commit.reply_to, self.note, trace, cause)
-        return msgspec.structs.replace(commit, reply_to=mark)
+    def _trace(self, commit: Commit, brought_by: Envelope) -> None:
+        """Give the batch a span: what the file is asked to take, as if it were told."""
+        if self._spans is None:
+            self._spans = {}
+            self.committer.on_record, self.committer.on_answer = self._recorded, self._answers
+        cause = brought_by.number
+        self._spans[id(commit)] = Envelope(None, None, None, brought_by.trace, cause, next_number(), perf_counter_ns())
+
+    def _after_answers(self, own: Envelope | None) -> None:
+        self.tell_as(own)
+        if not self._spans and self.system.tracer is None:
+            self._spans = self.committer.on_record = self.committer.on_answer = None
 
     def _recorded(
         self, commits: Sequence[Commit], results: Sequence[Recorded | JournalError], began_ns: int, ended_ns: int
     ) -> None:
-        if self.system.tracer is None:
-            self.committer.on_record = None
+        assert self._spans is not None
         for commit, result in zip(commits, results, strict=True):
-            mark = commit.reply_to
-            if isinstance(mark, _Mark) and isinstance(result, Recorded):
-                mark.recorded(commit.batch.session_id, result, began_ns, ended_ns)
+            span = self._spans.get(id(commit))
+            if span is not None and isinstance(result, Recorded):
+                events, trace = result.events, span.trace
+                self.note(
+                    CommitSpan(
+                        span.number,
+                        span.causation,
+                        trace if isinstance(trace, str) else None,
+                        span.enqueued_ns,
+                        began_ns,
+                        ended_ns,
+                        commit.batch.session_id,
+                        events[0].seq if events else 0,
+                        events[-1].seq if events else 0,
+                    )
+                )
+
+    def _answers(self, commit: Commit) -> None:
+        """What is told now is caused by the commit of that batch."""
+        assert self._spans is not None
+        span = self._spans.pop(id(commit), None)
+        if span is not None:
+            self.tell_as(span)
 
     def _trouble(self, error: JournalError) -> None:
         """The file failed, and batches wait for it: they are tried again in a while, and it is counted."""
@@ -122,41 +150,3 @@ class JournalActor(Actor):
         wait_s = self.committer.try_again_in_s
         if wait_s is not None:
             self.after(wait_s, _TryHeld(), key="held")
-
-
-class _Mark:
-    """In the place of who is answered: knows which hop brought the batch, and gives it its span."""
-
-    __slots__ = ("_cause", "_note", "_number", "_reply_to", "_taken_ns", "_trace")
-
-    def __init__(
-        self, reply_to: Answerable | None, note: Callable[[Record], None], trace: int | str, cause: int
-    ) -> None:
-        self._number = next_number()
-        self._reply_to = Link(reply_to, trace, self._number) if isinstance(reply_to, Ref) else reply_to
-        self._note = note
-        self._trace = trace
-        self._cause = cause
-        self._taken_ns = perf_counter_ns()
-
-    def tell(self, message: object, *, control: bool = False) -> None:
-        """Answer, as caused by the commit."""
-        if self._reply_to is not None:
-            self._reply_to.tell(message, control=control)
-
-    def recorded(self, session_id: str, recorded: Recorded, began_ns: int, ended_ns: int) -> None:
-        """It is durable."""
-        events = recorded.events
-        self._note(
-            CommitSpan(
-                self._number,
-                self._cause,
-                self._trace if isinstance(self._trace, str) else None,
-                self._taken_ns,
-                began_ns,
-                ended_ns,
-                session_id,
-                events[0].seq if events else 0,
-                events[-1].seq if events else 0,
-            )
-        )

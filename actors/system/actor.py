@@ -17,13 +17,14 @@ from lastword.actors.system.envelope import context, trace_text
 from lastword.actors.system.mailbox import STOP
 from lastword.actors.system.ref import Link, Ref
 from lastword.actors.system.supervision import ChildFailed
-from lastword.actors.system.tracing import Hop, Record, Tracer, kind_of
+from lastword.actors.system.tracing import PLAIN_KINDS, Hop, Record, Tracer, kind_of
 
 if TYPE_CHECKING:
     import threading
 
     from lastword.actors.system.cell import ActorTimer
     from lastword.actors.system.clock import Clock
+    from lastword.actors.system.envelope import Envelope
     from lastword.actors.system.system import ActorSystem
 
 
@@ -136,14 +137,20 @@ class Actor(pykka.Actor):
         message itself where it belonged to none by name, or ``surely``. Does nothing where nothing is traced.
         """
         if self._cell.system.tracer is not None and (envelope := self._cell.mailbox.current) is not None:
-            envelope.trace = trace
-            if surely:
+            if surely or envelope.trace.__class__ is int:
                 envelope.about = trace
+            envelope.trace = trace
 
-    def in_hand(self) -> tuple[int | str, int]:
-        """Trace and number of the message in hand; zeros outside of handlers."""
-        envelope = self._cell.mailbox.current
-        return (envelope.trace, envelope.number) if envelope is not None else (0, 0)
+    @property
+    def in_hand(self) -> Envelope | None:
+        """The message in hand as it came; None outside of handlers."""
+        return self._cell.mailbox.current
+
+    def tell_as(self, cause: Envelope | None) -> None:
+        """What is told from here on, until that is said again or the handling ends, is caused by that: for what is
+        done in one handling for the sake of others.
+        """
+        self._cell.mailbox.current = cause
 
     def note(self, record: Record) -> None:
         """Have the tracer take that, if there is one."""
@@ -221,8 +228,7 @@ class Actor(pykka.Actor):
     def _traced(self, message: Any, tracer: Tracer) -> Any:
         started_ns = perf_counter_ns()
         cell = self._cell
-        envelope = cell.mailbox.current
-        assert envelope is not None
+        envelope: Any = cell.mailbox.current
         if cell.trace is not None:
             envelope.trace = cell.trace
         trace, raised = envelope.trace, False
@@ -232,18 +238,15 @@ class Actor(pykka.Actor):
             raised = True
             return cell.handler_raised(error, message)
         finally:
-            if envelope.about is not None:
-                trace = envelope.about
-            elif trace.__class__ is int:
-                trace = envelope.trace  # named while it was handled
+            about = envelope.about
             sender = envelope.sender
             hop = Hop(
                 envelope.number,
                 envelope.causation,
-                trace if trace.__class__ is str else None,
+                about if about is not None else trace if trace.__class__ is str else None,
                 sender.name if sender is not None else None,
                 cell.ref.name,
-                kind_of(message),
+                PLAIN_KINDS.get(message.__class__) or kind_of(message),
                 envelope.enqueued_ns,
                 started_ns,
                 perf_counter_ns(),

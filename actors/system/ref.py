@@ -10,6 +10,8 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from lastword.actors.core.errors import ActorError
 from lastword.actors.system import deadletters
 from lastword.actors.system.dispatcher import blocking
@@ -144,47 +146,41 @@ class Ref:
         return f"Ref({self.name!r})"
 
 
-class Link:
+class Link(msgspec.Struct):
     """An address with a cause: what is told by it belongs to a known handling, whichever thread tells it, and when.
 
-    For what is answered later: by the edge, by the journal's group commit. Safe from any thread, as a ref is.
+    For what the edge answers later. Safe from any thread, as a ref is.
 
-    Args:
+    Attributes:
         ref: who is told.
         trace: of the handling.
-        cause: the number of the handling's envelope, or of a span.
+        cause: the number of the handling's envelope.
     """
 
-    __slots__ = ("_cause", "_ref", "_trace")
-
-    def __init__(self, ref: Ref, trace: int | str, cause: int) -> None:
-        self._ref = ref
-        self._trace = trace
-        self._cause = cause
+    ref: Ref
+    trace: int | str
+    cause: int
 
     def tell(self, message: object, *, control: bool = False) -> None:
         """As :meth:`Ref.tell`."""
         offer = self._offer(message, control)
         if offer is not Offer.TAKEN:
-            self._ref._refused(offer, message)  # noqa: SLF001
+            self.ref._refused(offer, message)  # noqa: SLF001
 
     def try_tell(self, message: object, *, control: bool = False) -> bool:
         """As :meth:`Ref.try_tell`."""
         offer = self._offer(message, control)
         if offer is Offer.CLOSED:
-            self._ref._refused(offer, message)  # noqa: SLF001
+            self.ref._refused(offer, message)  # noqa: SLF001
         return offer is Offer.TAKEN
 
     def _offer(self, message: object, control: bool) -> Offer:
-        here = context.cell
-        envelope = Envelope(
-            message,
-            None,
-            here.ref if here is not None else None,
-            self._trace,
-            self._cause,
-            next_number(),
-            perf_counter_ns(),
-            origin() if here is None else None,
-        )
-        return self._ref._put(envelope, control)  # noqa: SLF001
+        here, number = context.cell, next_number()
+        if here is None:
+            sender, told_by = None, context.origin or origin()
+        else:
+            sender, told_by = here.ref, None
+        envelope = Envelope(message, None, sender, self.trace, self.cause, number, perf_counter_ns(), told_by)
+        if control:
+            return self.ref._cell.mailbox.offer_system(envelope, control=True, bounded=True)  # noqa: SLF001
+        return self.ref._cell.mailbox.offer(envelope)  # noqa: SLF001

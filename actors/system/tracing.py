@@ -16,7 +16,6 @@ import os
 import stat
 import threading
 import time
-from collections import deque
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -49,7 +48,7 @@ BEGINNING = b'["trace",'
 """Of every trace file."""
 
 _PROCESS = os.urandom(8).hex()
-_plain: dict[type, str] = {}
+PLAIN_KINDS: dict[type, str] = {}
 """What a type is called whose name says all."""
 _parts_of: dict[type, str] = {}
 _with_one: dict[tuple[type, type], str] = {}
@@ -167,14 +166,14 @@ def kind_of(message: Any) -> str:
     One whose type says little names a field in ``TRACED_BY``: the types of what stands in that field are told with it.
     """
     kind: type = message.__class__
-    name = _plain.get(kind)
+    name = PLAIN_KINDS.get(kind)
     if name is not None:
         return name
     field = _parts_of.get(kind)
     if field is None:
         field = _parts_of[kind] = getattr(kind, "TRACED_BY", "")
     if not field:
-        return _plain.setdefault(kind, kind.__name__)
+        return PLAIN_KINDS.setdefault(kind, kind.__name__)
     value = getattr(message, field)
     parts: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
     if len(parts) == 1:
@@ -196,7 +195,7 @@ class JsonlTracer:
 
     def __init__(self, path: Path | str) -> None:
         self._fd, self._torn = _opened(path)
-        self._buffer: deque[Record] = deque()
+        self._buffer: list[Record] = []
         self._room = BUFFER_MAX
         self._lost = 0
         self._counting = threading.Lock()
@@ -216,8 +215,9 @@ class JsonlTracer:
 
     def handled(self, record: Record) -> None:
         """Take a record. Any thread; never blocks."""
-        if len(self._buffer) < self._room:
-            self._buffer.append(record)
+        buffer = self._buffer
+        if len(buffer) < self._room:
+            buffer.append(record)
         else:
             self._lose(1)
 
@@ -236,8 +236,11 @@ class JsonlTracer:
         os.close(self._fd)
 
     def _flush(self) -> None:
-        while self._buffer:
-            self._append([self._buffer.popleft() for _ in range(min(BATCH_MAX, len(self._buffer)))])
+        buffer = self._buffer
+        while buffer:
+            lines = buffer[:BATCH_MAX]
+            del buffer[: len(lines)]  # others may have added to its end
+            self._append(lines)
         lost = self._lost
         if lost > self._lost_told and self._append([Lost(lost - self._lost_told)]):
             self._lost_told = lost

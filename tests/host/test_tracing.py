@@ -141,7 +141,7 @@ def test_a_host_that_is_not_traced_makes_no_record(make, monkeypatch):
 
     for module, names in (
         (actor, ("Hop", "Link", "kind_of")),
-        (journal_actor, ("_Mark", "CommitSpan", "perf_counter_ns")),
+        (journal_actor, ("Envelope", "CommitSpan", "perf_counter_ns")),
         (session_actor, ("Bound",)),
         (_hub, ("Delivered", "next_number")),
     ):
