@@ -82,18 +82,20 @@ class JournalActor(Actor):
 
     def receive(self, message: JournalCommand | _TryHeld) -> None:
         own = self.in_hand
-        match message:
-            case Commit():
-                if self.system.tracer is not None and own is not None:
-                    self._trace(message, own)
-                self.committer.add(message, more_waiting=self.more_waiting())
-            case _TryHeld():
-                self.committer.try_held()
-            case _:
-                assert_never(message)
-        self._backlog.held = self.committer.held
-        if self._spans is not None:
-            self._after_answers(own)
+        try:
+            match message:
+                case Commit():
+                    if self.system.tracer is not None and own is not None:
+                        self._trace(message, own)
+                    self.committer.add(message, more_waiting=self.more_waiting())
+                case _TryHeld():
+                    self.committer.try_held()
+                case _:
+                    assert_never(message)
+            self._backlog.held = self.committer.held
+        finally:
+            if self._spans is not None:
+                self._after_answers(own)
 
     def stopped(self) -> None:
         self.committer.flush()
@@ -118,24 +120,18 @@ class JournalActor(Actor):
     def _recorded(
         self, commits: Sequence[Commit], results: Sequence[Recorded | JournalError], began_ns: int, ended_ns: int
     ) -> None:
-        assert self._spans is not None
+        spans, tracer = self._spans, self.system.tracer
+        if tracer is None or spans is None:
+            return
         for commit, result in zip(commits, results, strict=True):
-            span = self._spans.get(id(commit))
-            if span is not None and isinstance(result, Recorded):
-                events, trace = result.events, span.trace
-                self.note(
-                    CommitSpan(
-                        span.number,
-                        span.causation,
-                        trace if isinstance(trace, str) else None,
-                        span.enqueued_ns,
-                        began_ns,
-                        ended_ns,
-                        commit.batch.session_id,
-                        events[0].seq if events else 0,
-                        events[-1].seq if events else 0,
-                    )
-                )
+            span = spans.get(id(commit))
+            if span is None or not isinstance(result, Recorded):
+                continue
+            events, trace = result.events, span.trace
+            seqs = (events[0].seq, events[-1].seq) if events else (0, 0)
+            named = trace if isinstance(trace, str) else None
+            told = span.number, span.causation, named, span.enqueued_ns, began_ns, ended_ns
+            self.note(CommitSpan(*told, commit.batch.session_id, *seqs))
 
     def _answers(self, commit: Commit) -> None:
         """What is told now is caused by the commit of that batch."""

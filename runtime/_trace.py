@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from lastword.actors.core.errors import UsageError
-from lastword.actors.system.tracing import FORMAT, RETURNED, Bound, CommitSpan, Delivered, Head, Hop, Lost
+from lastword.actors.system.tracing import FORMAT, RETURNED, Bound, CommitSpan, Delivered, Head, Hop, Hops, Lost
 
 RECORDS_MAX = 500_000
 """Records held of one file: the newest, about half a gigabyte."""
@@ -114,7 +114,7 @@ class Trace(msgspec.Struct, kw_only=True):
         return head.wall_s + (step.started_ns - head.at_ns) / 1e9
 
 
-_Line = Head | Hop | CommitSpan | Delivered | Bound | Lost
+_Line = Head | Hops | Hop | CommitSpan | Delivered | Bound | Lost
 
 
 def read_trace(path: Path) -> Trace:
@@ -141,6 +141,13 @@ def read_trace(path: Path) -> Trace:
                     raise UsageError("file_unreadable", f"{path} is of a newer lastword", remedy=remedy)
                 process = record.process
                 trace.heads.setdefault(process, record)
+            case Hops():
+                try:
+                    for hop in record.each():
+                        trace.older += len(found) == RECORDS_MAX
+                        found.append((process, hop))
+                except msgspec.ValidationError:
+                    trace.unread += 1
             case Hop() | CommitSpan() | Delivered():
                 trace.older += len(found) == RECORDS_MAX
                 found.append((process, record))
@@ -206,7 +213,7 @@ def _hop(process: str, hop: Hop) -> Step:
     return Step(
         key=(process, hop.id),
         cause=(process, hop.cause) if hop.cause else None,
-        turn=hop.trace,
+        turn=hop.trace if isinstance(hop.trace, str) else None,
         sender=hop.sender,
         receiver=hop.receiver,
         message=hop.message,

@@ -7,7 +7,6 @@ it is spawned pinned. pykka's own ways in (``start``, proxies) are closed: an ac
 from __future__ import annotations
 
 from collections.abc import Hashable
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast, final
 
 import pykka
@@ -17,7 +16,7 @@ from lastword.actors.system.envelope import context, trace_text
 from lastword.actors.system.mailbox import STOP
 from lastword.actors.system.ref import Link, Ref
 from lastword.actors.system.supervision import ChildFailed
-from lastword.actors.system.tracing import PLAIN_KINDS, Hop, Record, Tracer, kind_of
+from lastword.actors.system.tracing import Record
 
 if TYPE_CHECKING:
     import threading
@@ -139,6 +138,8 @@ class Actor(pykka.Actor):
         if self._cell.system.tracer is not None and (envelope := self._cell.mailbox.current) is not None:
             if surely or envelope.trace.__class__ is int:
                 envelope.about = trace
+            elif envelope.about is None:
+                envelope.about = str(envelope.trace)
             envelope.trace = trace
 
     @property
@@ -207,15 +208,14 @@ class Actor(pykka.Actor):
         """The guard: nothing raised here reaches pykka's loop, which would log it or stop all actors."""
         cell = self._cell
         if message is STOP:
+            cell.mailbox.forget_hop()
             return cell.request_stop()
         if message.__class__ is cell.timer_class:
             timer: ActorTimer = message
             if not timer.take():
+                cell.mailbox.forget_hop()
                 return None
             message = timer.message
-        tracer = cell.system.tracer
-        if tracer is not None:
-            return self._traced(message, tracer)
         try:
             if message.__class__ is ChildFailed:
                 return self.child_failed(message)
@@ -224,39 +224,6 @@ class Actor(pykka.Actor):
             return cell.handler_raised(error, message)
 
     _handle_receive = on_receive  # spares each message pykka's four isinstance checks; works without it too
-
-    def _traced(self, message: Any, tracer: Tracer) -> Any:
-        started_ns = perf_counter_ns()
-        cell = self._cell
-        envelope: Any = cell.mailbox.current
-        if cell.trace is not None:
-            envelope.trace = cell.trace
-        trace, raised = envelope.trace, False
-        try:
-            return self.child_failed(message) if message.__class__ is ChildFailed else self.receive(message)
-        except BaseException as error:
-            raised = True
-            return cell.handler_raised(error, message)
-        finally:
-            about = envelope.about
-            sender = envelope.sender
-            hop = Hop(
-                envelope.number,
-                envelope.causation,
-                about if about is not None else trace if trace.__class__ is str else None,
-                sender.name if sender is not None else None,
-                cell.ref.name,
-                PLAIN_KINDS.get(message.__class__) or kind_of(message),
-                envelope.enqueued_ns,
-                started_ns,
-                perf_counter_ns(),
-                envelope.origin,
-                raised,
-            )
-            try:
-                tracer.handled(hop)
-            except Exception as failed:
-                cell.tracer_raised(failed, hop)
 
     @final
     def on_start(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Hashable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from lastword.actors.core.errors import ActorError
 from lastword.actors.system import deadletters
@@ -62,6 +62,7 @@ class Failure:
 class ActorTimer:
     """One set timer; also the message that its firing puts into the owner's mailbox."""
 
+    TRACED_AS: ClassVar[str] = "message"
     __slots__ = ("_cell", "entry", "key", "live", "message")
 
     def __init__(self, cell: Cell, message: object, key: Hashable) -> None:
@@ -208,6 +209,8 @@ class Cell:
                 actor._actor_loop_running()  # noqa: SLF001  # pykka's: get, on_receive, reply
             except SliceOverError:
                 pass
+            else:
+                self.mailbox.end_slice()  # it stops: no next one was asked for
             self.mailbox.current = None  # before another thread may run the next slice
             if self.is_dead():
                 self._release_late(actor)
@@ -228,6 +231,7 @@ class Cell:
     def handler_raised(self, error: BaseException, message: object) -> None:
         """A handler raised: to the asker if there is one, else it is the actor's failure."""
         envelope = self.mailbox.current
+        self.mailbox.hop_raised()
         if envelope is not None and envelope.reply_to is not None:
             if isinstance(error, Exception):
                 envelope.reply_to.set_exception((type(error), error, error.__traceback__))

@@ -8,6 +8,7 @@ else may come from any thread.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 from collections import deque
@@ -19,9 +20,11 @@ from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
 from lastword.actors.core.errors import ActorError, UsageError
 from lastword.actors.system.deadletters import DEAD
 from lastword.actors.system.envelope import Envelope, PykkaReply, next_number
+from lastword.actors.system.tracing import kind_of, plain_kind
 
 if TYPE_CHECKING:
     from lastword.actors.system.cell import Cell
+    from lastword.actors.system.tracing import Tracer
 
 
 class SliceOverError(BaseException):
@@ -60,7 +63,10 @@ class Mailbox:
         "_control",
         "_control_stop",
         "_lock",
+        "_raised",
         "_scheduled",
+        "_started_ns",
+        "_traced_by",
         "_user",
         "_user_stop",
         "closed",
@@ -78,6 +84,9 @@ class Mailbox:
         self._scheduled = True  # a new actor is about to run its start
         self._control_stop = False
         self._user_stop = False
+        self._traced_by: Tracer | None = None  # while a message is handled that is traced
+        self._started_ns = 0
+        self._raised = False
         self.messages_max = messages_max
         self.current: Envelope | None = None
         self.closed = False
@@ -193,7 +202,38 @@ class Mailbox:
         self._budget = batch
 
     def get(self) -> Envelope:
-        """The next envelope. Raises ``SliceOverError`` when there is none or the batch is spent."""
+        """The next envelope. Raises ``SliceOverError`` when there is none or the batch is spent.
+
+        That the next one is asked for ends the handling of the one before, and has its tracer told of it: a trace costs
+        one reading of the clock a message, and no call.
+        """
+        tracer = self._traced_by
+        if tracer is None:
+            now_ns = 0
+        else:
+            handled: Any = self.current
+            message, sender = handled.message, handled.sender
+            self._traced_by = None
+            now_ns = perf_counter_ns()
+            hops = tracer.hops
+            if len(hops) < tracer.hops_max:
+                hops.extend(
+                    (
+                        handled.number,
+                        handled.causation,
+                        handled.about or handled.trace,
+                        sender.name if sender is not None else None,
+                        self._cell.ref.name,
+                        plain_kind(message.__class__) or kind_of(message),
+                        handled.enqueued_ns,
+                        self._started_ns,
+                        now_ns,
+                        handled.origin,
+                        self._raised,
+                    )
+                )
+            else:
+                tracer.lose()
         if self._budget <= 0:
             raise SliceOverError
         self._budget -= 1
@@ -205,7 +245,29 @@ class Mailbox:
         except IndexError:
             raise SliceOverError from None
         self.current = envelope
+        cell = self._cell
+        tracer = cell.system.tracer
+        if tracer is not None:
+            self._traced_by, self._raised = tracer, False
+            self._started_ns = now_ns or perf_counter_ns()
+            if cell.trace is not None:
+                envelope.trace = cell.trace
         return envelope
+
+    def end_slice(self) -> None:
+        """No further one is asked for, though there may be some."""
+        if self._traced_by is not None:
+            self._budget = 0
+            with contextlib.suppress(SliceOverError):
+                self.get()
+
+    def hop_raised(self) -> None:
+        """The handler of the message in hand raised."""
+        self._raised = True
+
+    def forget_hop(self) -> None:
+        """What is in hand is nothing that is handled."""
+        self._traced_by = None
 
     def empty(self) -> bool:
         return not self._user and not self._control

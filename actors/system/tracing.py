@@ -4,8 +4,8 @@ A record carries type names, actor names, ids and clock readings only, so no tra
 readings are of one clock (``perf_counter_ns``), so waits and handlings add up without a gap.
 
 ``JsonlTracer`` appends JSON arrays, one a line, to a file: the kind of record, then its fields in order. What an actor
-pays is one record and one append to a buffer: nothing is encoded, written or woken on its thread. A thread of the
-tracer's own writes every ``FLUSH_S``.
+pays is the names and numbers of a hop, put behind one another into a buffer: no record is made of them, nothing is
+encoded, written or woken on its thread. A thread of the tracer's own writes every ``FLUSH_S``, many hops a line.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import os
 import stat
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -27,8 +29,8 @@ BUFFER_MAX = 50_000
 FLUSH_S = 0.2
 """How often what waits is written; a killed host loses no more than that of its trace."""
 
-BATCH_MAX = 512
-"""Lines written by one system call; the interpreter is given up between two batches."""
+BATCH_MAX = 128
+"""Records written by one system call, and hops in a line: some 20 kB. The interpreter is given up in between."""
 
 FILE_BYTES_MAX = 2 * 1024**3
 """What one tracer writes at most; more is lost and counted."""
@@ -41,17 +43,18 @@ PARTS_MAX = 3
 RETURNED = "run"
 """The event's name where it was no event: a call that waited for the completion returned."""
 
-FORMAT = 2
+FORMAT = 3
 """Of the file; a reader refuses a newer one."""
 
 BEGINNING = b'["trace",'
 """Of every trace file."""
 
 _PROCESS = os.urandom(8).hex()
-PLAIN_KINDS: dict[type, str] = {}
+_plain: dict[type, str] = {}
 """What a type is called whose name says all."""
-_parts_of: dict[type, str] = {}
-_with_one: dict[tuple[type, type], str] = {}
+plain_kind = _plain.get
+_told_with: dict[type, tuple[str, str]] = {}
+"""The fields that ``TRACED_AS`` and ``TRACED_BY`` of any other name."""
 
 
 class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
@@ -61,7 +64,7 @@ class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
         id: the number of its envelope, unique in the process.
         cause: the id of the hop or commit in whose handling it was told; 0: it begins a chain.
         trace: the turn that it is about; of a message without a turn yet, the message (:class:`Bound`); or the host's
-            own word. None: about no single turn.
+            own word. A number: of the message that began the chain; it is about no single turn, and so is None.
         sender: name of the actor that told it; None from outside of all actors.
         message: type name, with the type names of its parts where those say what it is about; no content.
         origin: what told it where that was no handler: ``host``, ``timer``, ``file_watch``, ``process``, ``tmux``, …
@@ -70,7 +73,7 @@ class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
 
     id: int
     cause: int
-    trace: str | None
+    trace: str | int | None
     sender: str | None
     receiver: str
     message: str
@@ -79,6 +82,20 @@ class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
     ended_ns: int
     origin: str | None = None
     raised: bool = False
+
+
+class Hops(msgspec.Struct, gc=False, array_like=True, tag="hops"):
+    """Many hops in one line, the fields of each behind those of the one before (since format 3)."""
+
+    fields: list[Any]
+
+    def each(self) -> Iterator[Hop]:
+        """One by one. Raises ``msgspec.ValidationError`` where one is none."""
+        for at in range(0, len(self.fields), HOP_FIELDS):
+            yield msgspec.convert(["hop", *self.fields[at : at + HOP_FIELDS]], Hop)
+
+
+HOP_FIELDS = len(Hop.__struct_fields__)
 
 
 class CommitSpan(msgspec.Struct, gc=False, array_like=True, tag="commit"):
@@ -149,38 +166,55 @@ class Head(msgspec.Struct, gc=False, array_like=True, tag="trace"):
 
 
 Record: TypeAlias = Hop | CommitSpan | Delivered | Bound
-Line: TypeAlias = Head | Record | Lost
+Line: TypeAlias = Head | Hops | Record | Lost
 
 
 class Tracer(Protocol):
-    """Takes records from any thread without blocking; closed at shutdown by the system it is set on."""
+    """Takes records from any thread without blocking; closed at shutdown by the system it is set on.
 
-    def handled(self, record: Record) -> None: ...
+    Attributes:
+        hops: where the fields of a :class:`Hop` are put, all at once, while it is shorter than ``hops_max``; else the
+            hop is lost.
+    """
 
-    def close(self) -> None: ...
+    hops: list[Any]
+    hops_max: int
+
+    def handled(self, record: Record) -> None:
+        """Any other record."""
+
+    def lose(self, records: int = 1) -> None:
+        """Count what found no room."""
+
+    def close(self) -> None:
+        """Nothing more comes."""
 
 
 def kind_of(message: Any) -> str:
     """What a message is, by type names alone.
 
     One whose type says little names a field in ``TRACED_BY``: the types of what stands in that field are told with it.
+    One that only carries another names it in ``TRACED_AS``: it is called as that one is.
     """
     kind: type = message.__class__
-    name = PLAIN_KINDS.get(kind)
-    if name is not None:
+    if (name := _plain.get(kind)) is not None:
         return name
-    field = _parts_of.get(kind)
-    if field is None:
-        field = _parts_of[kind] = getattr(kind, "TRACED_BY", "")
+    told = _told_with.get(kind)
+    if told is None:
+        told = _told_with[kind] = (getattr(kind, "TRACED_AS", ""), getattr(kind, "TRACED_BY", ""))
+    inside, field = told
+    if inside:
+        return kind_of(getattr(message, inside))
     if not field:
-        return PLAIN_KINDS.setdefault(kind, kind.__name__)
+        return _plain.setdefault(kind, kind.__name__)
     value = getattr(message, field)
-    parts: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
-    if len(parts) == 1:
-        pair = (kind, parts[0].__class__)
-        name = _with_one.get(pair)
-        return name or _with_one.setdefault(pair, f"{kind.__name__}({pair[1].__name__})")
-    names = [part.__class__.__name__ for part in parts[:PARTS_MAX]]
+    parts: tuple[Any, ...] = value[: PARTS_MAX + 1] if isinstance(value, tuple) else (value,)
+    return _with_parts(kind, *map(type, parts))
+
+
+@lru_cache(maxsize=4096)
+def _with_parts(kind: type, *parts: type) -> str:
+    names = [part.__name__ for part in parts[:PARTS_MAX]]
     if len(parts) > PARTS_MAX:
         names.append("…")
     return f"{kind.__name__}({', '.join(names)})"
@@ -195,6 +229,8 @@ class JsonlTracer:
 
     def __init__(self, path: Path | str) -> None:
         self._fd, self._torn = _opened(path)
+        self.hops: list[Any] = []
+        self.hops_max = BUFFER_MAX * HOP_FIELDS
         self._buffer: list[Record] = []
         self._room = BUFFER_MAX
         self._lost = 0
@@ -219,11 +255,16 @@ class JsonlTracer:
         if len(buffer) < self._room:
             buffer.append(record)
         else:
-            self._lose(1)
+            self.lose()
+
+    def lose(self, records: int = 1) -> None:
+        """Count what found no room. Any thread."""
+        with self._counting:  # for as long as an addition takes
+            self._lost += records
 
     def close(self) -> None:
         """Write what waits, end the thread, close the file. Idempotent; waits at most ``CLOSE_MAX_S``."""
-        self._room = 0
+        self._room = self.hops_max = 0
         self._closed = True
         self._wake.set()
         self._thread.join(CLOSE_MAX_S)
@@ -236,25 +277,25 @@ class JsonlTracer:
         os.close(self._fd)
 
     def _flush(self) -> None:
-        buffer = self._buffer
+        buffer, hops = self._buffer, self.hops
+        while hops:
+            fields = hops[: BATCH_MAX * HOP_FIELDS]
+            del hops[: len(fields)]  # others may have added to its end
+            self._append([Hops(fields)])
         while buffer:
             lines = buffer[:BATCH_MAX]
-            del buffer[: len(lines)]  # others may have added to its end
+            del buffer[: len(lines)]
             self._append(lines)
         lost = self._lost
         if lost > self._lost_told and self._append([Lost(lost - self._lost_told)]):
             self._lost_told = lost
-
-    def _lose(self, records: int) -> None:
-        with self._counting:  # for as long as an addition takes
-            self._lost += records
 
     def _append(self, lines: list[Any]) -> bool:
         """Whether it is written, whole. Records that are not are counted."""
         data = self._encoder.encode_lines(lines)
         told = lines[0].__class__ not in (Head, Lost)
         if self._written + len(data) > FILE_BYTES_MAX and told:
-            self._lose(len(lines))
+            self.lose(_records(lines))
             return False
         if self._torn:  # what was cut off must not swallow the line behind it
             data = b"\n" + data
@@ -265,11 +306,15 @@ class JsonlTracer:
         except OSError:
             whole = data.count(b"\n", 0, done) - (self._torn and done > 0)
             if told:
-                self._lose(len(lines) - whole)
+                self.lose(_records(lines[whole:]))
         if done:
             self._torn = data[done - 1 : done] != b"\n"
         self._written += done
         return done == len(data)
+
+
+def _records(lines: Sequence[Any]) -> int:
+    return sum(len(line.fields) // HOP_FIELDS if isinstance(line, Hops) else 1 for line in lines)
 
 
 def _opened(path: Path | str) -> tuple[int, bool]:

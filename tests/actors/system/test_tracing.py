@@ -16,7 +16,7 @@ import pytest
 from kit_system import Boom, Do, Gate, Probe, boom, until
 from lastword.actors.system import tracing
 from lastword.actors.system.system import ActorSystem
-from lastword.actors.system.tracing import Hop, JsonlTracer
+from lastword.actors.system.tracing import HOP_FIELDS, Hop, Hops, JsonlTracer
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,17 +49,17 @@ class Kept:
     """A tracer that keeps what it is given."""
 
     def __init__(self):
-        self.records = []
+        self.records, self.hops, self.hops_max = [], [], 100_000
         self.handled = self.records.append
 
     def close(self):
         pass
 
-    def hops(self, message=None):
-        return [r for r in self.records if isinstance(r, Hop) and (message is None or r.message == message)]
+    def all(self, message=None):
+        return [hop for hop in Hops(self.hops).each() if message is None or hop.message == message]
 
     def hop(self, message):
-        (found,) = self.hops(message)
+        (found,) = self.all(message)
         return found
 
 
@@ -73,7 +73,10 @@ def kept(system):
 def lines(path, kind="hop"):
     """The lines of a kind, by field; a field that is None or False left out."""
     (struct,) = [each for each in get_args(tracing.Line) if each.__struct_config__.tag == kind]
-    found = [line for line in map(json.loads, path.read_text().splitlines()) if line[0] == kind]
+    every = [json.loads(line) for line in path.read_text().splitlines()]
+    flat = [line[1] for line in every if line[0] == "hops"]
+    every += [["hop", *fields[at : at + HOP_FIELDS]] for fields in flat for at in range(0, len(fields), HOP_FIELDS)]
+    found = [line for line in every if line[0] == kind]
     assert all(len(line) == len(struct.__struct_fields__) + 1 for line in found)
     return [
         {name: value for name, value in zip(struct.__struct_fields__, line[1:], strict=True) if value is not False}
@@ -104,7 +107,8 @@ def test_c62_a_line_per_message_without_content(dispatcher, tmp_path):
     assert head["at_ns"] < one["enqueued_ns"] <= one["started_ns"] <= two["enqueued_ns"] <= one["ended_ns"]
     assert two["enqueued_ns"] <= two["started_ns"] < two["ended_ns"]
     assert "raised" not in one
-    assert [hop["trace"] for hop in lines(path) if hop["message"] == "str"] == [None, None]
+    chain = sorted((hop for hop in lines(path) if hop["message"] == "str"), key=lambda hop: hop["id"])
+    assert [hop["trace"] for hop in chain] == [chain[0]["id"]] * 2, "of no turn: of the message that began it"
 
 
 def test_a_tell_from_outside_begins_a_new_trace_and_handlers_inherit_it(system):
@@ -156,7 +160,7 @@ def test_an_outside_thread_names_what_it_is_and_its_answer_is_caused_by_the_wish
     assert system.settle(5)
     wish, answer, began, tool = kept.hop("Do"), kept.hop("float"), kept.hop("int"), kept.hop("bytes")
     assert (answer.cause, answer.trace, answer.origin, answer.sender) == (wish.id, "t", "tmux", None)
-    assert (began.cause, began.trace, began.origin, began.sender) == (0, None, "file_watch", None)
+    assert (began.cause, began.trace, began.origin, began.sender) == (0, began.id, "file_watch", None)
     assert (tool.cause, tool.origin) == (0, "tool")
 
 
@@ -171,7 +175,7 @@ def test_an_answer_that_comes_in_another_handling_is_caused_by_the_wish(system, 
     with system.trace("t2"):
         other.tell(Do(lambda _: held[0].tell(7)))
     assert system.settle(5)
-    wish = next(hop for hop in kept.hops("Do") if hop.trace == "t1")
+    wish = next(hop for hop in kept.all("Do") if hop.trace == "t1")
     answer = kept.hop("int")
     assert (answer.cause, answer.trace, answer.sender) == (wish.id, "t1", "other")
 
@@ -187,8 +191,8 @@ def test_a_message_gets_its_trace_while_it_is_handled_and_one_that_has_one_keeps
     with system.trace("earlier"):
         first.tell(named("the turn"))
     assert system.settle(5)
-    assert sorted(hop.trace for hop in kept.hops("Do")) == ["earlier", "turn"]
-    assert sorted(hop.trace for hop in kept.hops("int")) == ["the turn", "turn"]
+    assert sorted(hop.trace for hop in kept.all("Do")) == ["earlier", "turn"]
+    assert sorted(hop.trace for hop in kept.all("int")) == ["the turn", "turn"]
 
 
 def test_all_that_an_actor_handles_belongs_to_the_trace_that_it_lives_in(system, kept):
@@ -199,7 +203,7 @@ def test_all_that_an_actor_handles_belongs_to_the_trace_that_it_lives_in(system,
     with system.trace("of others"):
         first.tell(1)
     assert system.settle(5)
-    assert [hop.trace for hop in kept.hops("int")] == ["turn", "turn"]
+    assert [hop.trace for hop in kept.all("int")] == ["turn", "turn"]
 
 
 def test_a_message_is_told_with_the_types_of_its_parts(system, kept):
@@ -207,7 +211,7 @@ def test_a_message_is_told_with_the_types_of_its_parts(system, kept):
     for parts in ((1, "a secret"), 1.5, (), (1, 2, 3, 4)):
         ref.tell(Parts(parts))
     assert system.settle(5)
-    assert [hop.message for hop in kept.hops()] == [
+    assert [hop.message for hop in kept.all()] == [
         "Parts(int, str)",
         "Parts(float)",
         "Parts()",
@@ -253,35 +257,33 @@ def test_tracing_is_switched_while_running(dispatcher, tmp_path):
 
 def test_what_is_not_traced_makes_nothing_of_the_tracers(system, clock, monkeypatch):
     """Off is off: no record, no link, no origin is made; every maker of one raises here."""
-    from lastword.actors.system import actor, envelope, ref
+    from lastword.actors.system import actor, mailbox, ref
 
-    for module, names in ((actor, ("Hop", "Link", "kind_of")), (ref, ("origin",)), (envelope, ("origin",))):
+    for module, names in ((actor, ("Link",)), (mailbox, ("kind_of", "plain_kind")), (ref, ("origin",))):
         for name in names:
             monkeypatch.setattr(module, name, boom)
+    real, clock_reads = mailbox.perf_counter_ns, []
+    monkeypatch.setattr(mailbox, "perf_counter_ns", lambda: clock_reads.append(1) or real())
     log: list[object] = []
     told = system.spawn(Relay, log, system.spawn(Relay, [], name="b"), name="a")
     told.ask(Do(lambda a: (a.after(1, 2), a.belongs_to("x"), a.answers.tell(3), a.note(boom))), timeout_s=5)
     clock.advance(1)
     assert system.settle(5)
     assert [message for _, message in log] == [3, 2]
+    assert clock_reads == []
     assert system.dead_letters.counts() == {}
     assert told.is_alive()
 
 
 def test_a_tracer_that_raises_is_taken_off_and_harms_no_actor(system):
-    class Broken:
-        def handled(self, record):
-            raise Boom
-
-        def close(self):
-            pass
-
-    ref = system.spawn(Probe, name="a")
-    system.set_tracer(Broken())
-    assert ref.ask("x", timeout_s=5) == "x"
+    broken, ref = Kept(), system.spawn(Probe, name="a")
+    broken.handled = boom
+    system.set_tracer(broken)
+    ref.ask(Do(lambda a: a.note(a_hop(1))), timeout_s=5)
     assert system.settle(5)
     assert system.tracer is None
     assert system.dead_letters.counts() == {"tracer_Boom": 1}
+    assert ref.ask("x", timeout_s=5) == "x"
 
 
 def test_a_full_trace_buffer_loses_counts_and_tells(system, tmp_path, monkeypatch):
@@ -325,7 +327,7 @@ def test_lines_are_written_in_order_in_a_long_run_and_while_it_runs(system, tmp_
         with system.trace(f"t{n}"):
             ref.tell(n)
     assert system.settle(10)
-    until(lambda: path.read_bytes().count(b"\n") == 2001)
+    until(lambda: len(lines(path)) == 2000)
     assert [line["trace"] for line in lines(path)] == [f"t{n}" for n in range(2000)]
 
 
