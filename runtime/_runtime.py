@@ -83,7 +83,7 @@ class Runtime:
     ) -> None:
         env = dict(env)
         limits = limits or Limits()
-        tracer = _open_trace(trace) if trace is not None else None
+        self._tracer = tracer = _open_trace(trace) if trace is not None else None
         self._pid = os.getpid()
         self._closed = False
         self._closing = threading.Lock()
@@ -205,7 +205,7 @@ class Runtime:
                 allow_uncertified=allow_uncertified,
                 dispatcher=dispatcher,
                 clock=clock,
-                trace=Path(trace) if trace is not None else None,
+                trace=trace,
                 edge=edge,
                 serve_socket=serve_socket,
                 dialog_policy=dialog_policy,
@@ -351,6 +351,7 @@ class Runtime:
         self._hub.close()
         self._journal.close()
         return CloseReport(
+            trace_lost=self._tracer.lost if self._tracer is not None else 0,
             sessions_left=left,
             actors_abandoned=report.abandoned,
             threads_left=(*report.threads_left, *thinking, *self._edges.threads_left()),
@@ -398,9 +399,11 @@ class Runtime:
         self._system.dead_letters.record(word, "edge", word)
 
 
-def _open_trace(path: Path) -> JsonlTracer:
+def _open_trace(path: Path | str) -> JsonlTracer:
     try:
-        return JsonlTracer(path)
+        return JsonlTracer(os.path.abspath(path))  # noqa: PTH100 - what is no path is refused, and so is a descriptor
     except OSError as error:
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror
         raise UsageError("usage", f"the trace file {path} cannot be written: {why}") from error
+    except (TypeError, ValueError) as error:
+        raise UsageError("usage", f"{path!r} is no path of a trace file") from error

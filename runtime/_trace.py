@@ -10,6 +10,8 @@ circle.
 
 from __future__ import annotations
 
+import os
+import stat
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
@@ -23,6 +25,8 @@ from lastword.actors.system.tracing import FORMAT, RETURNED, Bound, CommitSpan, 
 
 RECORDS_MAX = 500_000
 """Records held of one file: the newest, about half a gigabyte."""
+FOREIGN_MAX = 1_000
+"""Lines that are none of ours before the first that is; then it is no trace."""
 LINE_BYTES_MAX = 1 << 16
 """Of one line; what is longer is none of ours."""
 
@@ -131,8 +135,10 @@ def read_trace(path: Path) -> Trace:
     for line in _lines(path):
         try:
             record = decoder.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             trace.unread += 1
+            if trace.unread >= FOREIGN_MAX and not trace.heads:
+                break
             continue
         match record:
             case Head():
@@ -170,6 +176,8 @@ def _lines(path: Path) -> Iterator[bytes]:
     """All whole lines, one at a time; of one that is too long, its beginning."""
     try:
         with path.open("rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # it may have no end
+                raise UsageError("file_unreadable", f"{path} is no trace: it is a device")
             cut = False
             while line := file.readline(LINE_BYTES_MAX):
                 whole = line.endswith(b"\n")

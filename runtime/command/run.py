@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import msgspec
@@ -44,6 +44,9 @@ from lastword.runtime.command._show import (
     state_option,
 )
 from lastword.runtime.command._turn import DialogWaitsError, Following, ask_person, terminal_to_ask
+
+if TYPE_CHECKING:
+    from lastword.runtime._runtime import Runtime
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,11 +216,17 @@ def _here(options: _Options, place: _Place, quiet: _Quiet) -> Completion:
         return _follow(LocalDesk(session), options, after=0 if options.session_id is None else session.snapshot().seq)
     except DialogWaitsError as error:
         quiet()
-        runtime.close()
+        _close(runtime)
         raise _DialogLeftError(error, session_id, _settled(place.state, error.turn_id), alive=False) from error
     finally:
         quiet()
-        runtime.close()
+        _close(runtime)
+
+
+def _close(runtime: Runtime) -> None:
+    lost = runtime.close().trace_lost
+    if lost:
+        note(f"lastword: {lost} records of the trace were lost: its file could not be written.")
 
 
 def _in_live_host(options: _Options, state: Path, session_id: str) -> Completion:

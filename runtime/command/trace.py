@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from lastword.actors.core.errors import UsageError
+from lastword.actors.system.tracing import BEGINNING
 from lastword.runtime import _trace_path as path
 from lastword.runtime._trace import Trace, read_trace, role
 from lastword.runtime.command._show import as_json, note, one_line, out, table
@@ -43,13 +44,26 @@ def record(ctx: click.Context, file: Path, words: tuple[str, ...]) -> None:
     Exit code and output are those of the command.
     """
     rest = list(words[1:] if words[:1] == ("lastword",) else words)
+    options = rest[: rest.index("--")] if "--" in rest else rest
+    if any(word.split("=")[0] == "--trace" for word in options):
+        raise UsageError("usage", "`trace record` names the trace file itself", remedy="Name another one with --out")
     if rest[:1] != ["run"]:
         raise UsageError("usage", "only a run can be recorded", remedy='lastword trace record -- run "TEXT"')
     from lastword.runtime.command.run import command as run  # noqa: PLC0415 - late: the whole actor system
 
     code = run.main(args=["--trace", str(file), *rest[1:]], prog_name="lastword run", standalone_mode=False)
-    note(one_line(f"lastword: traced to {file}; `lastword trace show {file}` prints what it waited for."))
+    if _begun(file):
+        note(one_line(f"lastword: traced to {file}; `lastword trace show {file}` prints what it waited for."))
     ctx.exit(code or 0)
+
+
+def _begun(file: Path) -> bool:
+    """Whether anything of a trace is in it."""
+    try:
+        with file.open("rb") as written:
+            return written.read(len(BEGINNING)) == BEGINNING
+    except OSError:
+        return False
 
 
 @command.command("show")
@@ -223,7 +237,7 @@ def _text(found: path.CriticalPath, trace: Trace) -> str:
         one_line(f"turn {found.turn}" + ("" if found.whole else ", as far as the trace tells")),
         table(rows, heads),
         f"{sums} = {_ms(found.total_ns / 1e6)} ms",
-        _beside("accepted to told", found.total_ns, found.measured_ms if found.whole else None),
+        _beside("accepted to told", found.total_ns if found.whole else None, found.measured_ms),
     ]
     if found.since_seen_ns is not None:
         lines.append(_beside("native record seen to told", found.since_seen_ns, found.measured_seen_ms))
@@ -231,9 +245,11 @@ def _text(found: path.CriticalPath, trace: Trace) -> str:
     return "\n".join([*lines, *_losses(trace)])
 
 
-def _beside(what: str, ns: int, measured_ms: float | None) -> str:
-    measured = "not measured" if measured_ms is None else f"{_ms(measured_ms)} ms by the completion's own stamps"
-    return f"{what}: {_ms(ns / 1e6)} ms by the hops, {measured}"
+def _beside(what: str, ns: int | None, measured_ms: float | None) -> str:
+    hops = "not told by the hops" if ns is None else f"{_ms(ns / 1e6)} ms by the hops"
+    return f"{what}: {hops}, " + (
+        "not measured" if measured_ms is None else f"{_ms(measured_ms)} ms by the completion's own stamps"
+    )
 
 
 def _losses(trace: Trace) -> list[str]:

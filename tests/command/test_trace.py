@@ -64,11 +64,20 @@ def test_c62_c63_a_recorded_turn_shows_every_wait_and_adds_up_to_its_measured_la
     assert secret not in drawing + exported
 
 
+def test_a_trace_that_could_not_be_written_is_told_and_the_run_is_as_it_would_be(place) -> None:
+    code, answer, told = place.lastword("trace", "record", "-o", "/dev/full", "--", "run", "[[say:hi]]")
+    assert (code, answer.strip()) == (0, "hi"), told
+    assert "records of the trace were lost" in told
+    assert "traced to" not in told
+
+
 def test_what_cannot_be_recorded_shown_or_converted_is_refused_on_one_line(place) -> None:
     (place.cwd / "no-trace").write_text("nothing\n")
     for words, kind in (
         (("record", "--", "sessions"), "usage"),
         (("record", "-o", "no/folder", "--", "run", "x"), "usage"),
+        (("record", "--", "run", "--trace", "b.jsonl", "x"), "usage"),
+        (("show", "/dev/zero"), "file_unreadable"),
         (("show", "no-trace"), "file_unreadable"),
         (("show", "none"), "file_unreadable"),
         (("convert", "none"), "file_unreadable"),

@@ -168,6 +168,17 @@ def test_a_trace_that_cannot_be_written_is_refused_with_its_reason(make, tmp_pat
     with pytest.raises(UsageError) as caught:
         make(trace=tmp_path / "no" / "folder")
     assert (caught.value.kind, "cannot be written" in str(caught.value)) == ("usage", True)
+    for no_path in ("a\0b", 5, True, object()):
+        with pytest.raises(UsageError, match="no path"):
+            make(trace=no_path)
+
+
+def test_the_end_of_a_host_tells_how_much_of_its_trace_is_in_no_file(make, tmp_path):
+    rig = make(trace="/dev/full")
+    assert rig.session().run("x").status == "completed"
+    report = rig.runtime.close()
+    assert report.trace_lost > 20
+    assert report.clean, "it is no part of what a clean end is"
 
 
 def test_the_perfetto_file_has_lanes_arrows_and_waits_that_a_viewer_can_bind(make, tmp_path):

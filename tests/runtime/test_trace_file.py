@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from lastword import UsageError
-from lastword.actors.system.tracing import FORMAT, Bound, CommitSpan, Delivered, Head, Hop, Lost
+from lastword.actors.system.tracing import FORMAT, Bound, CommitSpan, Delivered, Head, Hop, Hops, Lost
 from lastword.runtime import _trace
 from lastword.runtime._trace import read_trace, role
 from lastword.runtime._trace_path import critical_path
@@ -216,3 +216,26 @@ def test_the_path_of_a_turn_of_many_hops_is_found_in_a_time_that_grows_with_them
         looks.append(Counted.seen)
     assert looks[1] < 3 * looks[0]
     assert looks[1] < 3 * 400
+
+
+def test_what_nests_without_end_is_a_foreign_line_and_what_has_no_head_is_soon_no_trace(tmp_path):
+    nested = tmp_path / "nested.jsonl"
+    nested.write_bytes(msgspec.json.encode(Head(FORMAT, "p1", 1, 0.0, 0)) + b"\n" + b"[" * 60_000 + b"\n")
+    assert read_trace(nested).unread == 1
+    for endless in ("/dev/zero", "no-trace"):
+        (tmp_path / "no-trace").write_bytes(b"none of ours\n" * 1_001 + nested.read_bytes())
+        with pytest.raises(UsageError, match="is no trace"):
+            read_trace(tmp_path / endless)
+
+
+def test_hops_of_one_line_are_hops_and_those_of_the_format_before_are_too(tmp_path):
+    hops = [Hop(number, 0, T, None, S, "Submit", number, number, number, "host") for number in range(1, 4)]
+    fields = [value for hop in hops for value in msgspec.structs.astuple(hop)]
+    read = []
+    for name, lines in (("before", hops), ("now", [Hops(fields)]), ("bad", [Hops([*fields, "x"]), *hops])):
+        file = tmp_path / name
+        file.write_bytes(msgspec.json.Encoder().encode_lines([Head(FORMAT, "p1", 1, 0.0, 0), *lines]))
+        read.append(read_trace(file))
+    before, now, bad = read
+    assert list(before.steps.values()) == list(now.steps.values()) == list(bad.steps.values())
+    assert (before.unread, now.unread, bad.unread) == (0, 0, 1)
