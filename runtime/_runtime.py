@@ -73,7 +73,7 @@ class Runtime:
         allow_uncertified: bool,
         dispatcher: Literal["pooled", "pinned"],
         clock: Clock | None,
-        trace: Path | None,
+        trace: str | os.PathLike[str] | None,
         edge: Edge | None,
         serve_socket: bool = False,
         dialog_policy: DialogPolicy | None = None,
@@ -399,7 +399,7 @@ class Runtime:
         self._system.dead_letters.record(word, "edge", word)
 
 
-def _open_trace(path: Path | str) -> JsonlTracer:
+def _open_trace(path: str | os.PathLike[str]) -> JsonlTracer:
     try:
         return JsonlTracer(os.path.abspath(path))  # noqa: PTH100 - what is no path is refused, and so is a descriptor
     except OSError as error:
