@@ -56,6 +56,11 @@ class AsyncRuntime:
         self._runtime._check_here()  # noqa: SLF001
         return await asyncio.to_thread(self._runtime.metrics)
 
+    async def trace_to(self, file: str | os.PathLike[str] | None) -> None:
+        """As :meth:`Runtime.trace_to`."""
+        self._runtime._check_here()  # noqa: SLF001
+        await asyncio.to_thread(self._runtime.trace_to, file)
+
     async def close(self, *, grace_s: float = 2.0) -> CloseReport:
         """As :meth:`Runtime.close`."""
         if os.getpid() != self._runtime._pid:  # noqa: SLF001

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,6 @@ from lastword.actors.journal import Backlog, CommitStats, JournalActor
 from lastword.actors.system.clock import Clock
 from lastword.actors.system.simulation import Simulation
 from lastword.actors.system.system import ActorSystem
-from lastword.actors.system.tracing import JsonlTracer
 from lastword.runtime import _preflight as preflight
 from lastword.runtime._close_report import CloseReport
 from lastword.runtime._door import Door
@@ -49,6 +47,7 @@ from lastword.runtime._sessions import Sessions
 from lastword.runtime._shared import Shared
 from lastword.runtime._state_folder import state_folder
 from lastword.runtime._top import Look, Top
+from lastword.runtime._tracing import HostTrace, open_trace
 from lastword.runtime.metrics import Metrics
 
 STOP_S = 10.0
@@ -83,7 +82,7 @@ class Runtime:
     ) -> None:
         env = dict(env)
         limits = limits or Limits()
-        self._tracer = tracer = _open_trace(trace) if trace is not None else None
+        tracer = open_trace(trace) if trace is not None else None
         self._pid = os.getpid()
         self._closed = False
         self._closing = threading.Lock()
@@ -92,7 +91,7 @@ class Runtime:
         self._system = ActorSystem("lastword", clock=clock, dispatcher=dispatcher, tracer=tracer, simulation=simulation)
         self._numbers = Numbers(self._system.clock.wall)
         self._hub = Hub(journal, on_delivered=self._numbers.delivered)
-        self._hub.tracer = tracer
+        self._trace = HostTrace(tracer, self._system, self._hub)
         self._commits_left = 0
         self._behind = Backlog()
         self._commit_stats = CommitStats()
@@ -191,6 +190,8 @@ class Runtime:
         known = with_ours(adapters)
         known_tools = check_tools(tools)
         if limits is not None:
+            if not isinstance(limits, Limits):
+                raise UsageError("usage", f"limits are a Limits, not {limits!r}")
             limits.check()
         folder = state_folder(state, env)
         given = {name: (path,) if isinstance(path, str) else tuple(path) for name, path in (executables or {}).items()}
@@ -325,6 +326,19 @@ class Runtime:
         self._check_here()
         return metrics_of(self._numbers, self._system, self._commit_stats, self._behind())
 
+    def trace_to(self, file: str | os.PathLike[str] | None) -> None:
+        """Write who told whom what when to this file from now on, as ``open(trace=…)`` does; None: no longer. The trace
+        before is whole in its own file when this returns. From any thread.
+
+        Raises:
+            UsageError: ``usage``: it cannot be written, and the trace before goes on; ``runtime_closed``; ``forked``.
+        """
+        self._check_here()
+        with self._closing:
+            if self._closed:
+                raise UsageError("runtime_closed", "the runtime is closed")
+            self._trace.switch(file)
+
     def close(self, *, grace_s: float = 2.0) -> CloseReport:
         """End every CLI and every actor; running turns settle ``cancelled``. Sessions stay on record. Idempotent.
 
@@ -346,12 +360,12 @@ class Runtime:
         thinking = self._policy.close() if self._policy is not None else []
         self._edges.close(grace_s)
         report = self._system.shutdown(STOP_S)
-        self._hub.tracer = None  # it is closed
+        self._trace.closed()
         self._numbers.closing()
         self._hub.close()
         self._journal.close()
         return CloseReport(
-            trace_lost=self._tracer.lost if self._tracer is not None else 0,
+            trace_lost=self._trace.lost,
             sessions_left=left,
             actors_abandoned=report.abandoned,
             threads_left=(*report.threads_left, *thinking, *self._edges.threads_left()),
@@ -397,13 +411,3 @@ class Runtime:
 
     def _edge_says(self, word: str) -> None:
         self._system.dead_letters.record(word, "edge", word)
-
-
-def _open_trace(path: str | os.PathLike[str]) -> JsonlTracer:
-    try:
-        return JsonlTracer(os.path.abspath(path))  # noqa: PTH100 - what is no path is refused, and so is a descriptor
-    except OSError as error:
-        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        raise UsageError("usage", f"the trace file {path} cannot be written: {why}") from error
-    except (TypeError, ValueError) as error:
-        raise UsageError("usage", f"{path!r} is no path of a trace file") from error

@@ -170,5 +170,7 @@ def test_what_is_sent_to_a_full_journal_waits_in_its_order():
 
 
 def test_a_limit_is_a_count(make):
+    with pytest.raises(UsageError, match="are a Limits"):
+        make(limits={"calls_max": 5})
     with pytest.raises(UsageError):
         make(limits=Limits(waiting_max=0))

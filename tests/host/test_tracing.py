@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from host_kit import WAIT_S, away, completed
-from kit_system import until
+from kit_system import lastword_threads, until
 from lastword import Interrupt, Runtime, UsageError
 from lastword.actors import journal as journal_actor
 from lastword.actors import session as session_actor
@@ -171,6 +171,37 @@ def test_a_trace_that_cannot_be_written_is_refused_with_its_reason(make, tmp_pat
     for no_path in ("a\0b", 5, True, object()):
         with pytest.raises(UsageError, match="no path"):
             make(trace=no_path)
+
+
+def test_a_running_host_is_traced_from_one_call_to_the_next_and_each_file_is_whole(make, tmp_path):
+    rig = make()
+    session = rig.session()
+
+    def turn() -> str:
+        done = session.run("x")
+        rig.settle()
+        return done.turn_id
+
+    turn()
+    rig.runtime.trace_to(tmp_path / "one")
+    first = turn()
+    with pytest.raises(UsageError, match="cannot be written"):
+        rig.runtime.trace_to(tmp_path)
+    second = turn()
+    rig.runtime.trace_to(tmp_path / "two")
+    assert read_trace(tmp_path / "one").turns() == [first, second]
+    assert all(critical_path(read_trace(tmp_path / "one"), each).whole for each in (first, second))
+    third = turn()
+    rig.runtime.trace_to(None)
+    turn()
+    assert read_trace(tmp_path / "two").turns() == [third]
+    assert [thread for thread in lastword_threads("lastword") if "tracer" in thread] == []
+    rig.runtime.trace_to("/dev/full")
+    turn()
+    rig.runtime.trace_to(tmp_path / "three")
+    assert rig.runtime.close().trace_lost > 20, "of all its traces"
+    with pytest.raises(UsageError, match="closed"):
+        rig.runtime.trace_to(tmp_path / "four")
 
 
 def test_the_end_of_a_host_tells_how_much_of_its_trace_is_in_no_file(make, tmp_path):
