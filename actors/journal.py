@@ -120,18 +120,26 @@ class JournalActor(Actor):
     def _recorded(
         self, commits: Sequence[Commit], results: Sequence[Recorded | JournalError], began_ns: int, ended_ns: int
     ) -> None:
-        spans, tracer = self._spans, self.system.tracer
-        if tracer is None or spans is None:
-            return
+        spans = self._spans
+        assert spans is not None
         for commit, result in zip(commits, results, strict=True):
             span = spans.get(id(commit))
             if span is None or not isinstance(result, Recorded):
                 continue
-            events, trace = result.events, span.trace
-            seqs = (events[0].seq, events[-1].seq) if events else (0, 0)
-            named = trace if isinstance(trace, str) else None
-            told = span.number, span.causation, named, span.enqueued_ns, began_ns, ended_ns
-            self.note(CommitSpan(*told, commit.batch.session_id, *seqs))
+            events = result.events
+            self.note(
+                CommitSpan(
+                    span.number,
+                    span.causation,
+                    span.trace,
+                    span.enqueued_ns,
+                    began_ns,
+                    ended_ns,
+                    commit.batch.session_id,
+                    events[0].seq if events else 0,
+                    events[-1].seq if events else 0,
+                )
+            )
 
     def _answers(self, commit: Commit) -> None:
         """What is told now is caused by the commit of that batch."""

@@ -237,7 +237,7 @@ def _commit(process: str, span: CommitSpan) -> Step:
     return Step(
         key=(process, span.id),
         cause=(process, span.cause) if span.cause else None,
-        turn=span.trace,
+        turn=span.trace if isinstance(span.trace, str) else None,
         sender=JOURNAL,
         receiver=DISK,
         message="commit",

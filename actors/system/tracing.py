@@ -16,8 +16,8 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -40,6 +40,9 @@ CLOSE_MAX_S = 5.0
 PARTS_MAX = 3
 """Names of parts told with a message's."""
 
+NAMES_MAX = 4_096
+"""Names kept of the types of a message's parts; further ones are made anew."""
+
 RETURNED = "run"
 """The event's name where it was no event: a call that waited for the completion returned."""
 
@@ -53,8 +56,8 @@ _PROCESS = os.urandom(8).hex()
 _plain: dict[type, str] = {}
 """What a type is called whose name says all."""
 plain_kind = _plain.get
-_told_with: dict[type, tuple[str, str]] = {}
-"""The fields that ``TRACED_AS`` and ``TRACED_BY`` of any other name."""
+_names: dict[type, Callable[[Any], str]] = {}
+"""How one of a type is called whose name does not say all."""
 
 
 class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
@@ -109,7 +112,7 @@ class CommitSpan(msgspec.Struct, gc=False, array_like=True, tag="commit"):
 
     id: int
     cause: int
-    trace: str | None
+    trace: str | int | None
     enqueued_ns: int
     started_ns: int
     ended_ns: int
@@ -196,28 +199,39 @@ def kind_of(message: Any) -> str:
     One whose type says little names a field in ``TRACED_BY``: the types of what stands in that field are told with it.
     One that only carries another names it in ``TRACED_AS``: it is called as that one is.
     """
-    kind: type = message.__class__
-    if (name := _plain.get(kind)) is not None:
+    kind = message.__class__
+    name_of = _names.get(kind)
+    if name_of is None:
+        if inside := getattr(kind, "TRACED_AS", ""):
+            name_of = _as_inside(attrgetter(inside))
+        elif field := getattr(kind, "TRACED_BY", ""):
+            name_of = _with_parts(kind, attrgetter(field))
+        else:
+            return _plain.setdefault(kind, kind.__name__)
+        _names[kind] = name_of
+    return name_of(message)
+
+
+def _as_inside(inside: Callable[[Any], Any]) -> Callable[[Any], str]:
+    return lambda message: kind_of(inside(message))
+
+
+def _with_parts(kind: type, field: Callable[[Any], Any]) -> Callable[[Any], str]:
+    known: dict[Any, str] = {}
+
+    def name_of(message: Any) -> str:
+        parts = field(message)
+        types = tuple(map(type, parts[: PARTS_MAX + 1])) if parts.__class__ is tuple else (parts.__class__,)
+        return known.get(types) or called(types)
+
+    def called(types: tuple[type, ...]) -> str:
+        names = [part.__name__ for part in types[:PARTS_MAX]] + ["…"] * (len(types) > PARTS_MAX)
+        name = f"{kind.__name__}({', '.join(names)})"
+        if len(known) < NAMES_MAX:
+            known[types] = name
         return name
-    told = _told_with.get(kind)
-    if told is None:
-        told = _told_with[kind] = (getattr(kind, "TRACED_AS", ""), getattr(kind, "TRACED_BY", ""))
-    inside, field = told
-    if inside:
-        return kind_of(getattr(message, inside))
-    if not field:
-        return _plain.setdefault(kind, kind.__name__)
-    value = getattr(message, field)
-    parts: tuple[Any, ...] = value[: PARTS_MAX + 1] if isinstance(value, tuple) else (value,)
-    return _with_parts(kind, *map(type, parts))
 
-
-@lru_cache(maxsize=4096)
-def _with_parts(kind: type, *parts: type) -> str:
-    names = [part.__name__ for part in parts[:PARTS_MAX]]
-    if len(parts) > PARTS_MAX:
-        names.append("…")
-    return f"{kind.__name__}({', '.join(names)})"
+    return name_of
 
 
 class JsonlTracer:
