@@ -77,16 +77,18 @@ class JournalActor(Actor):
             stats=stats,
         )
         self._on_left = on_left
+        self._own: Envelope | None = None
+        """The message in hand."""
         self._spans: dict[int, Envelope] | None = None
         """By the identity of a batch's command, of those that were brought while it was traced."""
 
     def receive(self, message: JournalCommand | _TryHeld) -> None:
-        own = self.in_hand
+        self._own = self.in_hand
         try:
             match message:
                 case Commit():
-                    if self.system.tracer is not None and own is not None:
-                        self._trace(message, own)
+                    if self.system.tracer is not None and self._own is not None:
+                        self._trace(message, self._own)
                     self.committer.add(message, more_waiting=self.more_waiting())
                 case _TryHeld():
                     self.committer.try_held()
@@ -95,7 +97,7 @@ class JournalActor(Actor):
             self._backlog.held = self.committer.held
         finally:
             if self._spans is not None:
-                self._after_answers(own)
+                self._after_answers()
 
     def stopped(self) -> None:
         self.committer.flush()
@@ -112,8 +114,8 @@ class JournalActor(Actor):
         cause = brought_by.number
         self._spans[id(commit)] = Envelope(None, None, None, brought_by.trace, cause, next_number(), perf_counter_ns())
 
-    def _after_answers(self, own: Envelope | None) -> None:
-        self.tell_as(own)
+    def _after_answers(self) -> None:
+        self.tell_as(self._own)
         if not self._spans and self.system.tracer is None:
             self._spans = self.committer.on_record = self.committer.on_answer = None
 
@@ -144,9 +146,7 @@ class JournalActor(Actor):
     def _answers(self, commit: Commit) -> None:
         """What is told now is caused by the commit of that batch."""
         assert self._spans is not None
-        span = self._spans.pop(id(commit), None)
-        if span is not None:
-            self.tell_as(span)
+        self.tell_as(self._spans.pop(id(commit), self._own))
 
     def _trouble(self, error: JournalError) -> None:
         """The file failed, and batches wait for it: they are tried again in a while, and it is counted."""

@@ -18,6 +18,7 @@ from lastword.transports.api_hooks import (
     failure_of,
     http_of,
     no_last_word,
+    pieces_of,
 )
 
 BASE_URL = "https://api.anthropic.com"
@@ -37,8 +38,8 @@ class Pieces:
         self._parts: dict[int, list[str]] = {}
         """Of each block what comes piece by piece: text, thoughts, or JSON."""
 
-    def take(self, event: Any) -> None:
-        """The next event."""
+    def take(self, event: Any) -> bool:
+        """The next event. False: there may be more."""
         match event.type:
             case "message_start":
                 self._message = event.message.to_dict(mode="json", warnings=False)
@@ -54,6 +55,7 @@ class Pieces:
                     self._message["usage"] = {**(self._message.get("usage") or {}), **figures}
             case _:
                 pass
+        return False
 
     def _add(self, index: int, delta: Any) -> None:
         block, parts = self._blocks[index], self._parts.setdefault(index, [])
@@ -113,8 +115,7 @@ class AnthropicDriver:
         """One streamed request, to its end."""
         pieces = Pieces(streamed)
         async with await self._client.messages.create(**body, stream=True) as stream:
-            async for event in stream:
-                pieces.take(event)
+            await pieces_of(stream, pieces.take)
         whole = pieces.whole()
         if whole is None:
             raise no_last_word(stream.response, begun=pieces.begun)

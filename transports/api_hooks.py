@@ -6,6 +6,8 @@ tell by a context variable: hooks run in the task of their request.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import time
 from collections.abc import Callable, Mapping
@@ -76,6 +78,26 @@ def no_last_word(response: Any, *, begun: bool) -> Exception:
         code="no_stream", message=f"the service answered HTTP {response.status_code} with {kind}, not with an answer"
     )
 
+
+async def pieces_of(stream: Any, take: Callable[[Any], bool]) -> None:
+    """Give ``take`` each piece of an SDK's stream, until one is the last (True) or there is none. What comes behind the
+    last one is read and dropped, for ``DRAIN_S`` at most: the SDK's generators run to their end here, on the loop. One
+    left half way is in a ring of references, and the collector would end it on whatever thread it happens to run.
+    """
+    over = False
+    try:
+        while not over and (piece := await anext(stream, _NONE)) is not _NONE:
+            over = take(piece)
+    finally:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(DRAIN_S):
+                while await anext(stream, _NONE) is not _NONE:
+                    pass
+
+
+_NONE: Final = object()
+DRAIN_S: Final = 0.25
+"""A service ends its stream with the last word; one that does not is hung up on."""
 
 HOOKS: Final[Mapping[str, list[Any]]] = {"request": [on_request], "response": [on_response]}
 

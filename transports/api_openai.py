@@ -18,6 +18,7 @@ from lastword.transports.api_hooks import (
     failure_of,
     http_of,
     no_last_word,
+    pieces_of,
 )
 
 BASE_URL = "https://api.openai.com/v1"
@@ -41,25 +42,32 @@ class OpenAiDriver:
 
     async def ask(self, body: Mapping[str, Any], streamed: Callable[[str, str], None]) -> bytes:
         """One streamed request, to its end."""
-        response = ""
+        response, whole = "", b""
+
+        def take(event: Any) -> bool:
+            nonlocal response, whole
+            match event.type:
+                case "response.created":
+                    response = event.response.id
+                    streamed(response, "")
+                case "response.output_text.delta":
+                    streamed(response, event.delta)
+                case "response.completed" | "response.incomplete":
+                    whole = as_json(event.response.to_dict(mode="json"))
+                case "response.failed":
+                    error = event.response.error
+                    raise SaidError(code=str(error.code), message=str(error.message))
+                case "error":
+                    raise SaidError(code=str(event.code or ""), message=str(event.message))
+                case _:
+                    pass
+            return bool(whole)
+
         async with await self._client.responses.create(**body, stream=True) as stream:
-            async for event in stream:
-                match event.type:
-                    case "response.created":
-                        response = event.response.id
-                        streamed(response, "")
-                    case "response.output_text.delta":
-                        streamed(response, event.delta)
-                    case "response.completed" | "response.incomplete":
-                        return as_json(event.response.to_dict(mode="json"))
-                    case "response.failed":
-                        error = event.response.error
-                        raise SaidError(code=str(error.code), message=str(error.message))
-                    case "error":
-                        raise SaidError(code=str(event.code or ""), message=str(event.message))
-                    case _:
-                        pass
-            raise no_last_word(stream.response, begun=bool(response))
+            await pieces_of(stream, take)
+            if not whole:
+                raise no_last_word(stream.response, begun=bool(response))
+        return whole
 
     def failure(self, error: Exception, at: float) -> Failure:
         """What that exception says."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lastword.actors.core.tools import arguments_of
-from lastword.transports.api_hooks import as_json, no_last_word
+from lastword.transports.api_hooks import as_json, no_last_word, pieces_of
 from lastword.transports.api_openai import OpenAiDriver
 
 
@@ -21,23 +21,27 @@ class ChatDriver(OpenAiDriver):
         refusals: list[str] = []
         calls = Calls()
         asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
+
+        def take(chunk: Any) -> bool:
+            if not told["id"]:
+                told.update(id=chunk.id, model=chunk.model)
+                streamed(chunk.id, "")
+            if chunk.usage is not None:
+                told["usage"] = chunk.usage.to_dict(mode="json")
+            for choice in chunk.choices[:1]:
+                delta = choice.delta
+                if delta.content:
+                    texts.append(delta.content)
+                    streamed(told["id"], delta.content)
+                if delta.refusal:
+                    refusals.append(delta.refusal)
+                for piece in delta.tool_calls or ():
+                    calls.take(piece)
+                told["finish_reason"] = choice.finish_reason or told["finish_reason"]
+            return False
+
         async with await self._client.chat.completions.create(**asked) as stream:
-            async for chunk in stream:
-                if not told["id"]:
-                    told.update(id=chunk.id, model=chunk.model)
-                    streamed(chunk.id, "")
-                if chunk.usage is not None:
-                    told["usage"] = chunk.usage.to_dict(mode="json")
-                for choice in chunk.choices[:1]:
-                    delta = choice.delta
-                    if delta.content:
-                        texts.append(delta.content)
-                        streamed(told["id"], delta.content)
-                    if delta.refusal:
-                        refusals.append(delta.refusal)
-                    for piece in delta.tool_calls or ():
-                        calls.take(piece)
-                    told["finish_reason"] = choice.finish_reason or told["finish_reason"]
+            await pieces_of(stream, take)
         if told["finish_reason"] is None:
             raise no_last_word(stream.response, begun=bool(told["id"]))
         message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}

@@ -106,6 +106,11 @@ class ModelServer:
             self._thread.start()
         return self
 
+    @property
+    def stopping(self) -> bool:
+        """Whether :meth:`stop` was called."""
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """Break every connection, end every thread, free the port. Idempotent."""
         server, thread = self._server, self._thread
@@ -207,7 +212,7 @@ class _Server(HTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve one connection on a thread of its own."""
         while not self._slots.acquire(timeout=0.1):
-            if self.owner._stopping.is_set():  # noqa: SLF001 - one noun in two classes
+            if self.owner.stopping:
                 self.shutdown_request(request)
                 return
         thread = threading.Thread(target=self._serve, args=(request, client_address), name="model-server-connection")
@@ -317,7 +322,7 @@ class _Handler(BaseHTTPRequestHandler):
             owner.closed(record, "stopped", 0)
         except OSError:
             self.close_connection = True
-            owner.closed(record, "client_gone", 0)
+            owner.closed(record, "stopped" if owner.stopping else "client_gone", 0)
 
     def _stream(self, wire: Wire, request: ModelRequest, step: Step, record: RequestRecord, *, cut: bool) -> None:
         serial = record.number

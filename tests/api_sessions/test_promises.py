@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
 import json
 import statistics
 import threading
@@ -60,6 +62,25 @@ def test_c02_a_plain_turn_completes_from_its_record_in_the_journal(host: ApiHost
         "assistant_message",
         "unified_completion",
     ]
+
+
+def test_no_generator_of_an_sdk_is_left_half_way_for_the_collector(host: ApiHost) -> None:
+    """It would end it on any thread, while the loop may still run it."""
+
+    def left() -> list[str]:
+        every = [each for each in gc.get_objects() if inspect.isasyncgen(each) and each.ag_frame is not None]
+        return [each.__qualname__ for each in every if "site-packages" in each.ag_code.co_filename]
+
+    session = host.session()
+    gc.collect()
+    gc.disable()
+    try:
+        for text in ("plain", "[[error:401]] refused", "[[hang:5]] stopped"):
+            ack = session.send(text, deadline_s=WAIT_S if "hang" not in text else 0.5)
+            completion_of(session, ack.turn_id)
+        until(lambda: not left(), within_s=WAIT_S)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.contract("C08")
