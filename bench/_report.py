@@ -25,8 +25,8 @@ def quick() -> bool:
 QUICK = quick()
 """Each bench takes smaller counts then: a look, not a figure to quote."""
 
-if TABLES_ENV in os.environ:
-    # started by all.py, which ends a bench that takes too long: what it opened (tmux servers, folders) is closed then
+if TABLES_ENV in os.environ or Path(sys.argv[0]).resolve().parent == Path(__file__).resolve().parent:
+    # a bench that is ended closes what it opened (tmux servers, folders), and all.py the bench that runs
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 

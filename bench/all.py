@@ -116,13 +116,8 @@ def run(script: Path, bound_s: float, end_s: float = END_S) -> dict[str, Any]:
             process.wait(bound_s)
         except subprocess.TimeoutExpired:
             too_long = True
-            process.terminate()
-            try:
-                process.wait(end_s)
-            except subprocess.TimeoutExpired:
-                pass
-        finally:
-            _end_group(process)
+        finally:  # broken off too: what it started outside of its group, a tmux server, it must end itself
+            _end_group(process, end_s)
         reader.join(end_s)  # whoever left the group may hold its end of the pipe
         found = [json.loads(line) for line in tables]
     status = process.returncode
@@ -142,7 +137,13 @@ def run(script: Path, bound_s: float, end_s: float = END_S) -> dict[str, Any]:
     }
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
+def _end_group(process: subprocess.Popen[str], end_s: float) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(end_s)
+        except subprocess.TimeoutExpired:
+            pass
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -168,17 +169,24 @@ def main() -> int:
     wanted = args.only.split(",") if args.only else list(BENCHES)
     if unknown := set(wanted) - set(BENCHES):
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
+    if args.json:
+        try:
+            Path(args.json).open("a").close()
+        except OSError as error:
+            parser.error(f"{args.json} cannot be written: {error.strerror}")
     about = machine()
     print("# Benches" + (", a quick look" if QUICK else "") + "\n")
     for key, value in about.items():
         print(f"- {key}: {value if not isinstance(value, dict) else ', '.join(f'{k} {v}' for k, v in value.items())}")
     print(f"- load average before: {load()}", flush=True)
     described: dict[str, Any] = {"machine": about, "quick": QUICK, "measured_at": time.time(), "results": []}
-    for name in wanted:
-        described["results"].append(run(HERE / f"{name}.py", BENCHES[name][0 if QUICK else 1]))
-        if args.json:
-            Path(args.json).write_text(json.dumps(described, indent=1, allow_nan=False) + "\n")
-    print(summary(described["results"]), flush=True)
+    try:
+        for name in wanted:
+            described["results"].append(run(HERE / f"{name}.py", BENCHES[name][0 if QUICK else 1]))
+            if args.json:
+                Path(args.json).write_text(json.dumps(described, indent=1, allow_nan=False) + "\n")
+    finally:
+        print(summary(described["results"]), flush=True)
     return int(any(result["outcome"] != "measured" for result in described["results"]))
 
 

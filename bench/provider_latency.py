@@ -14,7 +14,7 @@ import os
 
 from _report import QUICK, percentile, show, skipped
 
-from lastword.actors.core.errors import LastwordError
+from lastword.actors.core.errors import LastwordError, UsageError
 from lastword.runtime.command._rehearse import find_real_cli
 from lastword.runtime.testing.conformance import Bench, Subject
 from lastword.runtime.testing.conformance.subjects import on_emulator, on_real
@@ -25,14 +25,14 @@ WARM_UP = 1
 
 
 def subject_of(adapter) -> Subject | None:
+    """None: it is no adapter of a model. Raises ``LastwordError`` where its CLI is not here."""
     if adapter.transport == "api":
         return on_emulator(adapter)
-    if adapter.transport == "memory" or "emulated" in adapter.capabilities:
+    if adapter.transport == "memory":
         return None
-    try:
-        return on_real(adapter, (str(find_real_cli(adapter)),))
-    except LastwordError:
-        return None
+    if "emulated" in adapter.capabilities:
+        raise UsageError("unsupported_capability", "it is emulated: there is no CLI to measure")
+    return on_real(adapter, (str(find_real_cli(adapter)),))
 
 
 def row_of(subject: Subject, turns: int) -> list[object]:
@@ -59,7 +59,11 @@ def main() -> None:
     for adapter in ADAPTERS.values():
         if args.names and f"{adapter.name}/{adapter.transport}" not in args.names:
             continue
-        subject = subject_of(adapter)
+        try:
+            subject = subject_of(adapter)
+        except LastwordError as error:
+            skipped(f"{adapter.name}/{adapter.transport}", str(error))
+            continue
         if subject is None:
             continue
         try:

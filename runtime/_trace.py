@@ -226,8 +226,8 @@ def _hop(process: str, hop: Hop) -> Step:
         receiver=hop.receiver,
         message=hop.message,
         enqueued_ns=hop.enqueued_ns,
-        started_ns=hop.started_ns,
-        ended_ns=hop.ended_ns,
+        started_ns=max(hop.enqueued_ns, hop.started_ns),
+        ended_ns=max(hop.enqueued_ns, hop.started_ns, hop.ended_ns),
         origin=hop.origin,
         raised=hop.raised,
     )
@@ -242,8 +242,8 @@ def _commit(process: str, span: CommitSpan) -> Step:
         receiver=DISK,
         message="commit",
         enqueued_ns=span.enqueued_ns,
-        started_ns=span.started_ns,
-        ended_ns=span.ended_ns,
+        started_ns=max(span.enqueued_ns, span.started_ns),
+        ended_ns=max(span.enqueued_ns, span.started_ns, span.ended_ns),
         kind="commit",
     )
 

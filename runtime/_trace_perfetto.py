@@ -81,7 +81,7 @@ class _Drawing:
         events.sort(key=lambda event: (event["ts"], _RANKS[event["ph"]]))
         for event in events:
             event["ts"] = event["ts"] / 1000
-        other = {"source": "lastword", "lost": self._trace.lost}
+        other = {"source": "lastword", "lost": self._trace.lost, "older": self._trace.older}
         return {"traceEvents": [*self._names(), *events], "displayTimeUnit": "ms", "otherData": other}
 
     def _at(self, step: Step, ns: int) -> int:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -60,6 +60,10 @@ _names: dict[type, Callable[[Any], str]] = {}
 """How one of a type is called whose name does not say all."""
 
 
+Ns: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+"""A reading of ``perf_counter_ns``."""
+
+
 class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
     """One message handled. Times are readings of ``perf_counter_ns``.
 
@@ -80,9 +84,9 @@ class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
     sender: str | None
     receiver: str
     message: str
-    enqueued_ns: int
-    started_ns: int
-    ended_ns: int
+    enqueued_ns: Ns
+    started_ns: Ns
+    ended_ns: Ns
     origin: str | None = None
     raised: bool = False
 
@@ -113,9 +117,9 @@ class CommitSpan(msgspec.Struct, gc=False, array_like=True, tag="commit"):
     id: int
     cause: int
     trace: str | int | None
-    enqueued_ns: int
-    started_ns: int
-    ended_ns: int
+    enqueued_ns: Ns
+    started_ns: Ns
+    ended_ns: Ns
     session: str
     seq_from: int = 0
     seq_to: int = 0
@@ -132,7 +136,7 @@ class Delivered(msgspec.Struct, gc=False, array_like=True, tag="delivered"):
     event: str
     session: str
     seq: int
-    at_ns: int
+    at_ns: Ns
     delivered_at: float | None = None
     accepted_at: float | None = None
     terminal_seen_at: float | None = None
@@ -255,7 +259,8 @@ class JsonlTracer:
         self._wake = threading.Event()
         self._encoder = msgspec.json.Encoder()
         self._thread = threading.Thread(target=self._run, name="lastword-tracer", daemon=True)
-        self._append([Head(FORMAT, _PROCESS, os.getpid(), time.time(), time.perf_counter_ns())])
+        self._size = 0
+        self._append([_head()])
         self._thread.start()
 
     @property
@@ -291,6 +296,10 @@ class JsonlTracer:
         os.close(self._fd)
 
     def _flush(self) -> None:
+        status = os.fstat(self._fd)
+        if status.st_size < self._size and stat.S_ISREG(status.st_mode):  # it was emptied: what comes needs its head
+            self._torn = False
+            self._append([_head()])
         buffer, hops = self._buffer, self.hops
         while hops:
             fields = hops[: BATCH_MAX * HOP_FIELDS]
@@ -324,7 +333,12 @@ class JsonlTracer:
         if done:
             self._torn = data[done - 1 : done] != b"\n"
         self._written += done
+        self._size = os.fstat(self._fd).st_size
         return done == len(data)
+
+
+def _head() -> Head:
+    return Head(FORMAT, _PROCESS, os.getpid(), time.time(), time.perf_counter_ns())
 
 
 def _records(lines: Sequence[Any]) -> int:

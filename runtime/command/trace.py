@@ -106,7 +106,10 @@ def convert(file: Path, form: str, turn: str | None, target: Path | None) -> Non
     perfetto: JSON for ui.perfetto.dev and chrome://tracing. svg: what one turn waited for, as a picture. jsonl: an
     object for each hop, commit and delivery, with its cause and its turn.
     """
-    data = _converted(read_trace(file), form, turn)
+    trace = read_trace(file)
+    data = _converted(trace, form, turn)
+    for line in _losses(trace):
+        note(f"lastword: {line}.")
     if target is None:
         out(data.decode())
         return

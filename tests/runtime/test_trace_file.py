@@ -239,3 +239,17 @@ def test_hops_of_one_line_are_hops_and_those_of_the_format_before_are_too(tmp_pa
     before, now, bad = read
     assert list(before.steps.values()) == list(now.steps.values()) == list(bad.steps.values())
     assert (before.unread, now.unread, bad.unread) == (0, 0, 1)
+
+
+def test_times_that_no_clock_told_make_no_picture_that_runs_backwards(tmp_path):
+    file = tmp_path / "t.jsonl"
+    told = [Hop(1, 0, T, None, S, "a", 50, 40, 30), Hop(2, 1, T, S, S, "b", 60, 70, 65)]
+    lines = [Head(FORMAT, "p1", 1, 0.0, 0), *told, CommitSpan(3, 2, T, 80, 70, 60, S)]
+    wild = b'["hop",4,0,null,null,"s","x",-100000,1,1,null,false]\n["hop",5,0,null,null,"s","x",1e21,1,1,null,false]\n'
+    file.write_bytes(msgspec.json.Encoder().encode_lines(lines) + wild)
+    trace = read_trace(file)
+    assert trace.unread == 2
+    assert all(step.enqueued_ns <= step.started_ns <= step.ended_ns for step in trace.steps.values())
+    events = perfetto(trace)["traceEvents"]
+    assert min(event.get("dur", 0) for event in events) >= 0
+    assert min(event.get("ts", 0) for event in events) >= 0

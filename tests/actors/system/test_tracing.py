@@ -414,3 +414,21 @@ def test_a_disk_that_fills_up_in_a_line_costs_that_line_and_is_told(tmp_path, mo
     assert tracer.lost == 3
     assert [line[1] for line in told if line[0] == "lost"] == [3]
     assert len([line for line in whole if line and not line.endswith(b"]")]) == 1
+
+
+def test_a_file_that_is_emptied_while_it_is_written_begins_again_with_its_head(tmp_path, monkeypatch):
+    """As whoever rotates files by copying them does."""
+    monkeypatch.setattr(tracing, "FLUSH_S", 0.01)
+    path = tmp_path / "t.jsonl"
+    tracer = JsonlTracer(path)
+    for number in range(1, 30):
+        tracer.handled(a_hop(number))
+    until(lambda: len(lines(path)) == 29)
+    os.truncate(path, 0)
+    until(lambda: path.stat().st_size > 0)
+    tracer.handled(a_hop(30))
+    tracer.close()
+    assert len(lines(path, "trace")) == 1
+    assert [line["id"] for line in lines(path)] == [30]
+    JsonlTracer(path).close()
+    assert len(lines(path, "trace")) == 2
