@@ -29,8 +29,11 @@ BUFFER_MAX = 50_000
 FLUSH_S = 0.2
 """How often what waits is written; a killed host loses no more than that of its trace."""
 
-BATCH_MAX = 128
-"""Records written by one system call, and hops in a line: some 20 kB. The interpreter is given up in between."""
+LINE_HOPS = 128
+"""Hops in a line: some 23 kB."""
+
+BATCH_MAX = 512
+"""Records written by one system call; the interpreter is given up between two batches."""
 
 FILE_BYTES_MAX = 2 * 1024**3
 """What one tracer writes at most; more is lost and counted."""
@@ -259,7 +262,7 @@ class JsonlTracer:
         self._wake = threading.Event()
         self._encoder = msgspec.json.Encoder()
         self._thread = threading.Thread(target=self._run, name="lastword-tracer", daemon=True)
-        self._size = 0
+        self._size = os.fstat(self._fd).st_size
         self._append([_head()])
         self._thread.start()
 
@@ -298,13 +301,13 @@ class JsonlTracer:
     def _flush(self) -> None:
         status = os.fstat(self._fd)
         if status.st_size < self._size and stat.S_ISREG(status.st_mode):  # it was emptied: what comes needs its head
-            self._torn = False
+            self._size, self._torn = status.st_size, False
             self._append([_head()])
-        buffer, hops = self._buffer, self.hops
+        buffer, hops, line = self._buffer, self.hops, LINE_HOPS * HOP_FIELDS
         while hops:
             fields = hops[: BATCH_MAX * HOP_FIELDS]
             del hops[: len(fields)]  # others may have added to its end
-            self._append([Hops(fields)])
+            self._append([Hops(fields[at : at + line]) for at in range(0, len(fields), line)])
         while buffer:
             lines = buffer[:BATCH_MAX]
             del buffer[: len(lines)]
@@ -333,7 +336,7 @@ class JsonlTracer:
         if done:
             self._torn = data[done - 1 : done] != b"\n"
         self._written += done
-        self._size = os.fstat(self._fd).st_size
+        self._size += done
         return done == len(data)
 
 
