@@ -73,7 +73,8 @@ def kept(system):
 def lines(path, kind="hop"):
     """The lines of a kind, by field; a field that is None or False left out."""
     (struct,) = [each for each in get_args(tracing.Line) if each.__struct_config__.tag == kind]
-    every = [json.loads(line) for line in path.read_text().splitlines()]
+    whole, _, _ = path.read_text().rpartition("\n")  # the last line may be half written
+    every = [json.loads(line) for line in whole.splitlines()]
     flat = [line[1] for line in every if line[0] == "hops"]
     every += [["hop", *fields[at : at + HOP_FIELDS]] for fields in flat for at in range(0, len(fields), HOP_FIELDS)]
     found = [line for line in every if line[0] == kind]
