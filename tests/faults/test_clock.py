@@ -96,6 +96,10 @@ def test_c19_what_a_person_types_after_the_clock_was_set_is_no_history(make, clo
     assert (done.origin, done.status, done.answer) == ("human_terminal", "completed", "for the person")
 
 
+def raises(_message):
+    raise RuntimeError("a defect")
+
+
 @pytest.mark.parametrize("step_s", [-DAY_S, HOUR_S])
 @pytest.mark.contract("C07")
 def test_c07_a_deadline_counts_what_passed_and_not_what_the_clock_was_set_by(make, clock, step_s):
@@ -111,6 +115,31 @@ def test_c07_a_deadline_counts_what_passed_and_not_what_the_clock_was_set_by(mak
     clock.advance(2.0)
     done = until(lambda: clock.advance(1.0) or (waiting.done() and waiting.result()), within_s=WAIT_S)
     assert (done.status, done.error.kind) == ("cancelled", "deadline")
+
+
+@pytest.mark.parametrize("step_s", [0.0, -DAY_S, HOUR_S])
+@pytest.mark.contract("C07")
+def test_c07_a_turn_whose_actor_failed_keeps_the_deadline_that_it_had(make, clock, monkeypatch, step_s):
+    rig = make(manual=True, clock=clock)
+    session = rig.session()
+    waiting = away(session.run, "go", deadline_s=60.0)
+    cli = rig.running(session)
+    clock.advance(20.0)
+    clock.set_wall(step_s)
+    (first,) = [each.ref for each in session._counterpart.ref._cell.actor.turns._open.values()]
+    with monkeypatch.context() as patch:
+        patch.setattr(first._cell.actor, "receive", raises)
+        first.tell("anything")
+        until(lambda: not first.is_alive(), within_s=WAIT_S)
+    rig.settle()
+    clock.advance(39.0)
+    rig.settle()
+    assert not completions(rig, session)
+    assert "Escape" not in cli.keys
+    clock.advance(2.0)
+    done = until(lambda: clock.advance(1.0) or (waiting.done() and waiting.result()), within_s=WAIT_S)
+    assert (done.status, done.error.kind) == ("cancelled", "deadline")
+    assert rig.dead_letters().counts()["turn_actor_failed"] == 1
 
 
 @pytest.mark.parametrize("step_s", [-DAY_S, HOUR_S])
