@@ -14,10 +14,10 @@ HEAR_S = 30.0
 
 
 class AsyncListeners:
-    """On one asyncio loop."""
+    """On one asyncio loop. ``anew``: each subscribes again after each completion, so that no ring of events fills."""
 
-    def __init__(self, account: Account) -> None:
-        self._account = account
+    def __init__(self, account: Account, *, anew: bool = False) -> None:
+        self._account, self._anew = account, anew
         self._all: dict[str, tuple[asyncio.Task[None], Heard, asyncio.Event]] = {}
 
     def follow(self, session: Any) -> None:
@@ -30,8 +30,15 @@ class AsyncListeners:
 
     async def _hear(self, session: Any, events: Any) -> None:
         try:
-            async for event in events:
-                self._account.heard(session.session_id, event)
+            while True:
+                async for event in events:
+                    self._account.heard(session.session_id, event)
+                    if self._anew and event.type == "unified_completion":
+                        await events.aclose()
+                        events = session.events(after=event.seq)
+                        break
+                else:
+                    return
         except Exception as error:
             self._account.fault("subscriber", "raised", f"{session.session_id}: {type(error).__name__}: {error}")
 

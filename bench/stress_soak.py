@@ -53,7 +53,7 @@ async def soak(
     began = time.monotonic()
     async with AsyncRuntime.open(folder, edge=memory_edge(world), durability="process") as runtime:
         account = Account(folder / "journal.db", judge)
-        listeners = AsyncListeners(account)
+        listeners = AsyncListeners(account, anew=True)
 
         async def work(number: int) -> None:
             nonlocal turns
