@@ -26,8 +26,9 @@ def report(
     lines: Sequence[str],
     over: str,
     drawn: Sequence[Sequence[Any]] = (),
+    note: str = "",
 ) -> None:
-    """Print the table, and write ``stem``.md, .json and .svg into a folder.
+    """Print the table, and write ``stem``.md, .json and (where there is a row) .svg into a folder.
 
     Args:
         lines: the columns that are drawn, milliseconds.
@@ -36,19 +37,21 @@ def report(
     """
     text = io.StringIO()
     with redirect_stdout(text):
-        show(title, columns, rows)
+        show(title, columns, rows, note)
     print(text.getvalue(), flush=True)
     out.mkdir(parents=True, exist_ok=True)
     named = [dict(zip(columns, row, strict=True)) for row in rows]
     (out / f"{stem}.md").write_text(text.getvalue().lstrip())
     (out / f"{stem}.json").write_text(json.dumps(named, indent=1))
     points = [dict(zip(columns, row, strict=True)) for row in drawn] or named
-    (out / f"{stem}.svg").write_text(chart(points, lines, over))
+    if points:
+        (out / f"{stem}.svg").write_text(chart(points, lines, over))
 
 
 def chart(points: Sequence[dict[str, Any]], lines: Sequence[str], over: str) -> str:
     """An SVG: milliseconds over a count."""
     values = [max(point[name], LEAST) for point in points for name in lines if not math.isnan(point[name])]
+    values = values or [LEAST]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
     most = max(1.0, math.log10(max(point[over] for point in points)))
 

@@ -11,6 +11,8 @@ from stress_memory import descriptors
 
 WARM_SHARE = 0.2
 """Of the run; the samples of it are left out."""
+SAMPLES_LEAST = 5
+"""Behind the warming up; fewer are no line."""
 BOUNDS = {
     "RSS MiB": (3.0, 50 / 2**20),
     "blocks": (4_000.0, 0.2),
@@ -34,6 +36,11 @@ def sample(at_s: float, turns: int) -> Sample:
     return [at_s, turns, _status("VmRSS:") / 1024, sys.getallocatedblocks(), _status("Threads:"), descriptors()]
 
 
+def least_s(each_s: float) -> float:
+    """The shortest run that has a line, where a sample is taken so often: one sample to spare."""
+    return each_s * (SAMPLES_LEAST + 1) / (1 - WARM_SHARE)
+
+
 def rise(points: list[tuple[float, float]]) -> float:
     """How much more the line through the points, by least squares, has at its end than at its beginning."""
     n = len(points)
@@ -50,7 +57,7 @@ def verdict(samples: list[Sample], length_s: float) -> tuple[list[list[object]],
         ValueError: too short a run to lay a line through.
     """
     steady = [each for each in samples if length_s * WARM_SHARE <= each[0] <= length_s]
-    if len(steady) < 5:
+    if len(steady) < SAMPLES_LEAST:
         raise ValueError("too short to lay a line through")
     assert all(one[0] < two[0] for one, two in pairwise(steady))
     rows: list[list[object]] = []
@@ -61,3 +68,11 @@ def verdict(samples: list[Sample], length_s: float) -> tuple[list[list[object]],
         flat = flat and more <= bound
         rows.append([what, points[0][1], points[-1][1], more, bound, "flat" if more <= bound else "GROWS"])
     return rows, flat
+
+
+def told(samples: list[Sample], length_s: float) -> tuple[list[list[object]], bool, str]:
+    """:func:`verdict`, and why there is none: a run that is too short for one is not flat."""
+    try:
+        return *verdict(samples, length_s), ""
+    except ValueError as error:
+        return [], False, f" Flat or not: {error}."

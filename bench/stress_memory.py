@@ -1,10 +1,10 @@
-"""N sessions times M turns on the in-process transport, held against the journal by a checker that shares nothing with
-the runtime; a report and a chart of latency and CPU over the number of sessions. Each number of sessions runs twice:
+"""N sessions times M turns on the in-process transport; each turn is held against what its caller got, what a subscriber was
+told (each 50th session has one, and at least 20) and what the journal holds (bench/_account.py); a report and a chart of latency and CPU over the number of sessions. Each number of sessions runs twice:
 *closed*, turn after turn as fast as it goes (this gives turns/s; latency is mostly the queue), and *paced*, all sessions
 together begin ``--rate`` turns a second (this gives latency, counted from when the turn was due). GC is the part of
 the CPU that Python's cycle collector took: it grows with the objects alive, and so the open sessions are taken out of its sight
-first (``gc.freeze()``, as docs/performance.md advises a host of many sessions; ``--collect-all``: not). Ends with 1 where the checker finds
-anything. Usage: python bench/stress_memory.py [--sessions 1,10,100,1000] [--turns 10] [--rate 200] [--collect-all] [--out stress-report]
+first (``gc.freeze()``, as docs/performance.md advises a host of many sessions; ``--collect-all``: not). Ends with 1 where
+anything is early, missing, double or wrong, or a call raises or does not return; a signal ends it with a report of what was done. Usage: python bench/stress_memory.py [--sessions 1,10,100,1000] [--turns 10] [--rate 200] [--collect-all] [--out stress-report]
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import resource
-import sqlite3
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
+from _account import KINDS, NOTE, Account, follows, red
+from _arguments import check_product, count, counts, folder, rate_or_none
 from _chart import report
+from _ending import Ending
+from _listeners import AsyncListeners
 from _report import percentile
 
 from lastword import AsyncRuntime, Limits
@@ -33,8 +34,11 @@ from lastword.transports.memory import MemoryWorld
 TURN_S = 120.0
 EACH_S = 0.02
 """So much more for each session: all of them have a turn in line before the cores."""
+STOP_S = 60.0
+"""How long the turns under way may take to end where the run is broken off."""
+SESSIONS_MAX, TURNS_MAX, ALL_MAX = 100_000, 100_000, 1_000_000
 NOT_THE_END = "not the end"
-COLUMNS = ["load", "sessions", "turns", "early", "missing", "double", "wrong", "p50 ms", "p90 ms", "p99 ms", "max ms"]
+COLUMNS = ["load", "sessions", "followed", "turns", *KINDS, "p50 ms", "p90 ms", "p99 ms", "max ms"]
 COLUMNS += [
     "turns/s",
     "CPU ms/turn",
@@ -53,25 +57,40 @@ def answer_to(prompt: str) -> str:
     return f"the answer to {prompt}"
 
 
-def check(journal: Path, wanted: Counter[str]) -> tuple[int, int, int, int]:
-    """Early, missing, double, wrong: every text that was sent has one completion, with the answer of its own text."""
-    db = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
+def judge(text: str, status: str, answer: str | None) -> str:
+    """What is wrong with this end of the turn of that text; "" for nothing."""
+    if answer == NOT_THE_END:
+        return "early"
+    return "" if status == "completed" and answer == answer_to(text) else "wrong"
+
+
+async def opened(account: Account, runtime: Any) -> Any:
+    """A new session; None, and counted, where it cannot be opened."""
     try:
-        texts = dict(db.execute("SELECT turn_id, json_extract(body, '$.text') FROM message WHERE turn_id IS NOT NULL"))
-        events = db.execute("SELECT turn_id, body FROM event WHERE type = 'unified_completion'").fetchall()
-    finally:
-        db.close()
-    ended: Counter[str] = Counter()
-    early = wrong = 0
-    for turn_id, body in events:
-        text = texts.get(turn_id, "")
-        ended[text] += 1
-        done = json.loads(body)
-        done = done.get("completion", done)
-        early += done.get("answer") == NOT_THE_END
-        wrong += done.get("status") != "completed" or done.get("answer") != answer_to(text)
-    missing = sum((wanted - ended).values())
-    return early, missing, sum((ended - wanted).values()), wrong
+        return await runtime.session("memory")
+    except Exception as error:
+        account.fault("caller", "raised", f"a session: {type(error).__name__}: {error}")
+        return None
+
+
+async def ask(account: Account, session: Any, text: str, bound_s: float) -> bool:
+    """One turn, into the account; whether its call returned in its bound. What does not is left, not waited for."""
+    account.asked(text, session.session_id)
+    call = asyncio.create_task(session.run(text))
+    try:
+        await asyncio.wait({call}, timeout=bound_s)
+    except asyncio.CancelledError:
+        call.cancel()
+        raise
+    if not call.done():
+        account.hung(text)
+        call.cancel()
+        return False
+    try:
+        account.returned(text, call.result())
+    except (Exception, asyncio.CancelledError) as error:
+        account.raised(text, error)
+    return True
 
 
 class Collector:
@@ -99,74 +118,103 @@ def descriptors() -> int:
 
 
 async def load(
-    folder: Path, sessions: int, turns: int, rate: float | None = None, *, freeze: bool = True
+    folder: Path,
+    sessions: int,
+    turns: int,
+    rate: float | None = None,
+    *,
+    freeze: bool = True,
+    ending: Ending | None = None,
 ) -> list[object]:
     """One row; ``rate``: turns a second of all sessions together, None for as fast as it goes. ``freeze``: the open
     sessions are none of the collector's.
     """
+    ending = Ending() if ending is None else ending
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    ending.wake = lambda: loop.call_soon_threadsafe(stop.set)
     world = MemoryWorld(respond=answer_to)
     world.on_turn = lambda cli, _: cli.say(NOT_THE_END)
     spent: list[float] = []
-    wanted: Counter[str] = Counter()
     threads, fds = threading.active_count(), descriptors()
     limits = Limits(sessions_max=sessions + 1, journal_behind_max=1_000_000)
     async with AsyncRuntime.open(folder, edge=memory_edge(world), durability="process", limits=limits) as runtime:
-        opened = [await runtime.session("memory") for _ in range(sessions)]
+        account = Account(folder / "journal.db", judge)
+        listeners = AsyncListeners(account)
+        places = []
+        for number in range(sessions):
+            if ending or (session := await opened(account, runtime)) is None:
+                break
+            places.append(session)
+            if follows(number, sessions):
+                listeners.follow(session)
         gc.collect()
         if freeze:
             gc.freeze()
 
         async def work(number: int, session: Any) -> None:
             for turn in range(turns):
-                text = f"{number}.{turn}"
-                wanted[text] += 1
                 due = time.perf_counter()
                 if rate is not None:
                     due = began + (turn * sessions + number) / rate
                     await asyncio.sleep(max(0.0, due - time.perf_counter()))
-                try:
-                    await asyncio.wait_for(session.run(text), TURN_S + EACH_S * sessions)
-                except Exception as error:
-                    print(f"{text}: {type(error).__name__}: {error}", flush=True)
+                if not await ask(account, session, f"{number}.{turn}", TURN_S + EACH_S * sessions):
+                    return  # it has an open turn: what is asked after it says nothing more
                 spent.append((time.perf_counter() - due) * 1e3)
 
         began, cpu = time.perf_counter(), time.process_time()
         with Collector() as collector:
-            jobs = asyncio.gather(*(work(number, session) for number, session in enumerate(opened)))
-            while not jobs.done():
-                await asyncio.wait({jobs}, timeout=5)
+            jobs = asyncio.gather(*(work(number, session) for number, session in enumerate(places)))
+            stopped = asyncio.create_task(stop.wait())
+            while not jobs.done() and not ending:
+                await asyncio.wait({jobs, stopped}, timeout=5, return_when=asyncio.FIRST_COMPLETED)
                 print(f"  {sessions} sessions: {len(spent)} of {sessions * turns} turns", file=sys.stderr, flush=True)
-            await jobs
+            stopped.cancel()
+            if not jobs.done():
+                jobs.cancel()
+                await asyncio.wait({jobs}, timeout=STOP_S)
+                jobs.done() and jobs.exception()  # it was cancelled, and asyncio wants that to be seen
+            elif places:
+                await jobs
         wall_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu
+        await listeners.caught_up()
+    await listeners.ended()
     gc.unfreeze()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    account.settle(interrupted=bool(ending))
+    account.close()
+    account.tell()
     after = [threading.active_count(), descriptors()]
     tail = [percentile(spent, share) for share in (0.5, 0.9, 0.99)]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    figures = [*tail, max(spent), round(len(spent) / wall_s), cpu_s / len(spent) * 1e3]
-    figures += [collector.spent_s / len(spent) * 1e3, round(peak)]
-    found = check(folder / "journal.db", wanted)
-    kind = "closed" if rate is None else f"{rate:g}/s"
-    return [kind, sessions, len(spent), *found, *figures, threads, after[0], fds, after[1]]
+    each = max(1, len(spent))
+    figures = [*tail, max(spent, default=float("nan")), round(len(spent) / wall_s), cpu_s / each * 1e3]
+    figures += [collector.spent_s / each * 1e3, round(peak)]
+    kind = ("closed" if rate is None else f"{rate:g}/s") + (", interrupted" if ending else "")
+    found = [account.followed, account.turns, *account.counts()]
+    return [kind, sessions, *found, *figures, threads, after[0], fds, after[1]]
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--sessions", default="1,10,100,1000")
-    parser.add_argument("--turns", type=int, default=10, help="of each session")
-    parser.add_argument("--rate", type=float, default=200.0, help="turns a second of the paced load; 0: none")
+    parser.add_argument("--sessions", type=counts(SESSIONS_MAX), default="1,10,100,1000")
+    parser.add_argument("--turns", type=count(TURNS_MAX), default=10, help="of each session")
+    parser.add_argument("--rate", type=rate_or_none, default=200.0, help="turns a second of the paced load; 0: none")
     parser.add_argument("--collect-all", action="store_true", help="leave the open sessions to the collector")
-    parser.add_argument("--out", default="stress-report", help="folder of memory.json, memory.md and memory.svg")
-    args = parser.parse_args()
-    rows = []
-    for sessions in map(int, args.sessions.split(",")):
-        for rate in (None, args.rate) if args.rate else (None,):
-            with tempfile.TemporaryDirectory(prefix="lastword-stress-") as name:
-                rows.append(asyncio.run(load(Path(name), sessions, args.turns, rate, freeze=not args.collect_all)))
-    drawn = [row for row in rows if row[0] != "closed"]
-    report(
-        Path(args.out), "memory", "In-process sessions, all at the same time", COLUMNS, rows, LINES, "sessions", drawn
-    )
-    return int(any(any(row[3:7]) for row in rows))
+    parser.add_argument("--out", type=folder, default="stress-report", help="folder of memory.json, .md and .svg")
+    args = parser.parse_args(argv)
+    check_product(parser, args.sessions, args.turns, ALL_MAX)
+    rows: list[list[Any]] = []
+    with Ending() as ending:
+        for sessions in args.sessions:
+            for rate in (None, args.rate) if args.rate else (None,):
+                if ending:
+                    break
+                with tempfile.TemporaryDirectory(prefix="lastword-stress-") as name:
+                    job = load(Path(name), sessions, args.turns, rate, freeze=not args.collect_all, ending=ending)
+                    rows.append(asyncio.run(job))
+        drawn = [row for row in rows if not row[0].startswith("closed")]
+        title = ending.mark("In-process sessions, all at the same time")
+        report(args.out, "memory", title, COLUMNS, rows, LINES, "sessions", drawn, NOTE)
+    return ending.code(red(COLUMNS, rows))
 
 
 if __name__ == "__main__":

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import random
+import re
 import sys
 import threading
-import time
 from collections import Counter
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import msgspec
 
-from lastword import Completion, Runtime, Session, events
+from lastword import Runtime, Session
 from lastword.runtime.testing import SCRIPTED_CLI, Rehearsal
 
+BENCH = Path(__file__).parents[1] / "bench"
 TURN_BOUND_S = 90.0
+CALL_BOUND_S = TURN_BOUND_S + 60.0
+"""A call of ``run`` with that deadline must have returned by then."""
 
 # fault in the prompt -> what the turn must end as
 TURN_FAULTS: dict[str, str] = {
@@ -55,13 +62,28 @@ START_FAULTS = (
 class Tally(msgspec.Struct, kw_only=True):
     """What came of the load."""
 
-    turns: int = 0
-    early: int = 0
-    missing: int = 0
-    double: int = 0
-    wrong: list[str] = []
-    statuses: dict[str, int] = {}
+    account: Any
+    """``bench/_account.py``: what is wrong, of all that was asked for."""
+    statuses: Counter[str] = msgspec.field(default_factory=Counter)
     latencies_ms: list[float] = []
+
+    @property
+    def turns(self) -> int:
+        return int(self.account.turns)
+
+    @property
+    def wrong(self) -> list[str]:
+        """What is wrong, of any kind: the first few."""
+        return list(self.account.lines)
+
+
+def of_bench(name: str) -> Any:
+    """A module of bench/, which is no package and not on the path of the tests."""
+    sys.path.append(str(BENCH))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(BENCH))
 
 
 def prompt_of(rng: random.Random, token: str, *, slow: bool) -> tuple[str, str]:
@@ -75,10 +97,41 @@ def prompt_of(rng: random.Random, token: str, *, slow: bool) -> tuple[str, str]:
     return f"{shape}{say}{fault} {token}", faults[fault]
 
 
-def load(sessions: int, turns_each: int, seed: int, *, slow: bool, say: bool = False) -> Tally:
-    """Run it; every turn's completion is held against what its prompt asked for, and against the journal."""
-    tally = Tally()
-    lock = threading.Lock()
+class Load:
+    """Prompts and how each must end, by its text."""
+
+    def __init__(self, seed: int, *, slow: bool) -> None:
+        self.seed, self.slow = seed, slow
+        self.wanted: dict[str, tuple[str, str]] = {}
+        """Status and token."""
+
+    def prompt(self, rng: random.Random, number: int, turn: int) -> str:
+        token = f"tok-{number}-{turn}"
+        text, status = prompt_of(rng, token, slow=self.slow)
+        self.wanted[text] = (status, token)
+        return text
+
+    def judge(self, text: str, status: str, answer: str | None) -> str:
+        """For the account: what is wrong with this end of that prompt."""
+        wanted, token = self.wanted[text]
+        if status != wanted:
+            return "wrong"
+        if status != "completed":
+            return "wrong" if answer is not None else ""
+        return "" if re.search(rf"{token}(?!\d)", answer or "") else "early"
+
+
+def load(sessions: int, turns_each: int, seed: int, *, slow: bool, say: bool = False, ending: Any = None) -> Tally:
+    """Run it; each turn is held against what its prompt asked for, at its caller, at a subscriber and in the journal.
+
+    Args:
+        ending: of ``bench/_ending.py``: once it is asked for, what runs is broken off, and the rest is held against.
+    """
+    account_of, listeners_of = of_bench("_account"), of_bench("_listeners")
+    plan = Load(seed, slow=slow)
+    done: SimpleQueue[str] = SimpleQueue()
+    if ending is not None:
+        ending.wake = lambda: done.put("ending")
     with Rehearsal() as kit:
         runtime = Runtime.open(
             kit.root / "state",
@@ -87,82 +140,72 @@ def load(sessions: int, turns_each: int, seed: int, *, slow: bool, say: bool = F
             durability="process",
         )
         try:
-            opened = [
-                runtime.session("claude-code", cwd=kit.cwd, args=START_FAULTS[n % len(START_FAULTS)])
-                for n in range(sessions)
-            ]
-            threads = [
-                threading.Thread(
-                    target=_drive, args=(session, n, turns_each, random.Random(seed * 1000 + n), tally, lock, slow, say)
-                )
-                for n, session in enumerate(opened)
-            ]
-            for thread in threads:
+            tally = Tally(account=account_of.Account(kit.root / "state" / "journal.db", plan.judge, uninvited=True))
+            listeners = listeners_of.Listeners(tally.account)
+            workers = []
+            for n in range(sessions):
+                if ending:
+                    break
+                session = runtime.session("claude-code", cwd=kit.cwd, args=START_FAULTS[n % len(START_FAULTS)])
+                if account_of.follows(n, sessions):
+                    listeners.follow(session)
+                driver = _Driver(session, n, turns_each, plan, tally, say, done)
+                workers.append(threading.Thread(target=driver.drive, daemon=True))
+            for thread in workers:
                 thread.start()
-            for thread in threads:
-                thread.join()
-            for session in opened:
-                _audit(runtime, session, tally)
+            for _ in workers:  # each comes to its end: its calls have a bound
+                if done.get() == "ending":
+                    tally.account.broken_off = True
+                    break
+            listeners.caught_up()
         finally:
             runtime.close()
+        listeners.ended()
+        tally.account.settle(interrupted=bool(ending))
+        tally.account.close()
     return tally
 
 
-def _drive(
-    session: Session,
-    number: int,
-    turns: int,
-    rng: random.Random,
-    tally: Tally,
-    lock: threading.Lock,
-    slow: bool,
-    say: bool,
-) -> None:
-    for turn in range(turns):
-        token = f"tok-{number}-{turn}"
-        prompt, wanted = prompt_of(rng, token, slow=slow)
-        began = time.monotonic()
+class _Driver(msgspec.Struct):
+    """The host of one session: one turn after the other, each call with a bound."""
+
+    session: Session
+    number: int
+    turns: int
+    plan: Load
+    tally: Tally
+    say: bool
+    done: SimpleQueue[str]
+
+    def drive(self) -> None:
+        rng = random.Random(self.plan.seed * 1000 + self.number)
         try:
-            done = session.run(prompt, deadline_s=TURN_BOUND_S, queue=True)
+            for turn in range(self.turns):
+                if self.tally.account.broken_off:
+                    break
+                prompt = self.plan.prompt(rng, self.number, turn)
+                self.tally.account.asked(prompt, self.session.session_id)
+                call = threading.Thread(target=self._run, args=(prompt,), daemon=True)
+                call.start()
+                call.join(CALL_BOUND_S)
+                if call.is_alive():
+                    self.tally.account.hung(prompt)
+                    break  # it has an open turn: what is asked after it says nothing more
+        finally:
+            self.done.put("driver")
+
+    def _run(self, prompt: str) -> None:
+        tally = self.tally
+        try:
+            done = self.session.run(prompt, deadline_s=TURN_BOUND_S, queue=True)
+            tally.account.returned(prompt, done)
         except Exception as error:
-            with lock:
-                tally.turns += 1
-                tally.missing += 1
-                tally.wrong.append(f"{prompt}: {error!r}")
-            continue
-        with lock:
-            tally.turns += 1
-            tally.statuses[done.status] = tally.statuses.get(done.status, 0) + 1
-            _judge(done, prompt, wanted, token, tally)
-            if say and tally.turns % 50 == 0:
-                print(f"{tally.turns} turns, {tally.statuses}, {len(tally.wrong)} wrong", flush=True)
-            if done.times.terminal_seen_at and done.times.committed_at:
-                tally.latencies_ms.append((done.times.committed_at - done.times.terminal_seen_at) * 1000)
-        del began
-
-
-def _judge(done: Completion, prompt: str, wanted: str, token: str, tally: Tally) -> None:
-    if done.status != wanted:
-        tally.wrong.append(
-            f"{prompt}: {done.status} instead of {wanted} ({done.error}, {done.source}, {done.answer!r})"
-        )
-    elif done.status == "completed" and token not in (done.answer or ""):
-        tally.early += 1
-        tally.wrong.append(f"{prompt}: answer {done.answer!r}")
-
-
-def _audit(runtime: Runtime, session: Session, tally: Tally) -> None:
-    """The journal itself: one completion a turn, gapless, none of an accepted turn missing."""
-    log = []
-    after = 0
-    while page := runtime._journal.events(session.session_id, after, 1000):
-        log += page
-        after = page[-1].seq
-    if [event.seq for event in log] != list(range(1, len(log) + 1)):
-        tally.wrong.append("seq has gaps")
-    ends = Counter(event.turn_id for event in log if isinstance(event.body, events.CompletionReached))
-    tally.double += sum(count - 1 for count in ends.values())
-    for row in runtime._journal.turns(session.session_id):
-        if row.turn_id not in ends:
-            tally.missing += 1
-            tally.wrong.append(f"turn {row.turn_id} ({row.origin}, {row.state}) has no completion")
+            tally.account.raised(prompt, error)
+            return
+        if done is None:
+            return
+        tally.statuses[done.status] += 1
+        if self.say and (count := tally.statuses.total()) % 50 == 0:
+            print(f"{count} turns, {dict(tally.statuses)}, {len(tally.wrong)} wrong", flush=True)
+        if done.times.terminal_seen_at and done.times.committed_at:
+            tally.latencies_ms.append((done.times.committed_at - done.times.terminal_seen_at) * 1000)

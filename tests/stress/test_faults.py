@@ -19,11 +19,10 @@ def test_a_thousand_turns_with_faults_in_real_panes() -> None:
     tally = load(sessions, each, seed, slow=True, say=True)
     fast = sorted(tally.latencies_ms)
     print(
-        f"\nseed {seed}: {tally.turns} turns in {sessions} sessions: {tally.statuses}; early {tally.early}, missing "
-        f"{tally.missing}, double {tally.double}; record read -> committed p50 {statistics.median(fast):.2f} ms, "
+        f"\nseed {seed}: {tally.turns} turns in {sessions} sessions: {dict(tally.statuses)}; early, missing, double, "
+        f"wrong, raised, hung: {tally.account.counts()}; record read -> committed p50 {statistics.median(fast):.2f} ms, "
         f"p99 {fast[int(len(fast) * 0.99)]:.2f} ms"
     )
-    for line in tally.wrong[:20]:
-        print("  ", line)
-    assert (tally.early, tally.missing, tally.double, tally.wrong) == (0, 0, 0, [])
+    tally.account.tell()
+    assert tally.account.clean
     assert tally.turns == sessions * each
