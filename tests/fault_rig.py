@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import msgspec
@@ -154,7 +154,7 @@ def load(sessions: int, turns_each: int, seed: int, *, slow: bool, say: bool = F
             for thread in workers:
                 thread.start()
             for _ in workers:  # each comes to its end: its calls have a bound
-                if done.get() == "ending":
+                if _next(done) == "ending":
                     tally.account.broken_off = True
                     break
             listeners.caught_up()
@@ -164,6 +164,15 @@ def load(sessions: int, turns_each: int, seed: int, *, slow: bool, say: bool = F
         tally.account.settle(interrupted=bool(ending))
         tally.account.close()
     return tally
+
+
+def _next(done: SimpleQueue[str]) -> str:
+    """A signal that the kernel gives to another thread does not wake this one, and its handler runs here alone."""
+    while True:
+        try:
+            return done.get(timeout=0.2)
+        except Empty:
+            pass
 
 
 class _Driver(msgspec.Struct):
