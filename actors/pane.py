@@ -50,6 +50,8 @@ from lastword.actors.system.actor import Actor
 STATUS_BYTES_MAX = 64 * 1024
 LAST_LOOK_S = 5.0
 """How long the end of a CLI that was never ready may wait for what its pane shows then; usually about a millisecond."""
+LOOK_AGAIN_S = 0.01
+"""Between two last looks: that a process is gone is known before its pane has shown all that it wrote."""
 LAST_WORDS_CHARS = 400
 
 # --- from the edge ------------------------------------------------------------------------------------------------
@@ -94,11 +96,17 @@ class _LookedLast(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class _LastLookDue(msgspec.Struct, frozen=True):
+    status: int | None
+    epoch: int
+
+
 class _Closed(msgspec.Struct, frozen=True):
     epoch: int
 
 
-_FromEdge: TypeAlias = _Opened | _Looked | _Pasted | _Pressed | _LookDue | _Exited | _LookedLast | _Closed
+_Last: TypeAlias = _Exited | _LookedLast | _LastLookDue | _Closed
+_FromEdge: TypeAlias = _Opened | _Looked | _Pasted | _Pressed | _LookDue | _Last
 PaneCommand: TypeAlias = MouthCommand | _FromEdge
 
 
@@ -140,7 +148,17 @@ class PaneActor(Actor):
     def receive(self, message: PaneCommand) -> None:
         now_s = self.clock.monotonic()
         match message:
-            case _Looked() | _Pasted() | _Pressed() | _Opened() | _LookDue() | _Exited() | _LookedLast() | _Closed():
+            case (
+                _Looked()
+                | _Pasted()
+                | _Pressed()
+                | _Opened()
+                | _LookDue()
+                | _Exited()
+                | _LookedLast()
+                | _LastLookDue()
+                | _Closed()
+            ):
                 if message.epoch == self._epoch:
                     self._from_edge(message, now_s)
                 elif isinstance(message, _Opened) and not isinstance(message.result, LastwordError):
@@ -211,6 +229,9 @@ class PaneActor(Actor):
             case _LookedLast():
                 if self._dying:
                     self._looked_last(message)
+            case _LastLookDue():
+                if self._dying:
+                    self._look_last(message.status)
             case _Closed():
                 self._report(Closed(epoch=self._epoch))
             case _:
@@ -277,19 +298,28 @@ class PaneActor(Actor):
         self._do(self._core.answered_by_exit())
         self._core.gone()
         self.cancel_timer("look")
-        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
-        if self._was_ready or endpoint is None:
+        if self._was_ready or self._endpoint is None:
             self._told_gone(status, "")
             return
         self._dying = True  # one that ends at once says why behind every look that was taken so far
-        self.after(LAST_LOOK_S, _LookedLast(None, status, epoch), key="last look")
-        endpoint.look(lambda result: ref.tell(_LookedLast(result, status, epoch)))
+        self.after(LAST_LOOK_S, _LookedLast(None, status, self._epoch), key="last look")
+        self._look_last(status)
+
+    def _look_last(self, status: int | None) -> None:
+        endpoint, epoch, ref = self._endpoint, self._epoch, self.answers
+        if endpoint is not None:
+            endpoint.look(lambda result: ref.tell(_LookedLast(result, status, epoch)))
 
     def _looked_last(self, message: _LookedLast) -> None:
-        self.cancel_timer("last look")
         result = message.result
-        lines = self._last_screen if result is None or isinstance(result, LastwordError) else result.lines
-        words = " / ".join(line.strip() for line in lines if line.strip())
+        if result is not None and not isinstance(result, LastwordError):
+            self._last_screen = result.lines
+            if not result.dead:
+                self.after(LOOK_AGAIN_S, _LastLookDue(message.status, self._epoch), key="look again")
+                return
+        self.cancel_timer("last look")
+        self.cancel_timer("look again")
+        words = " / ".join(line.strip() for line in self._last_screen if line.strip())
         self._told_gone(message.status, words[-LAST_WORDS_CHARS:])
 
     def _told_gone(self, status: int | None, words: str) -> None:

@@ -40,6 +40,7 @@ class MemoryScreen(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     title: str = ""
     in_copy_mode: bool = False
+    dead: bool = False
 
 
 class _File:

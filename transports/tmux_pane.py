@@ -47,7 +47,8 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         lines: as many as the pane is high, trailing blanks of each removed by tmux.
         in_copy_mode: a person scrolls (or tmux shows a mode of its own); the lines are the program's all the same.
-        dead: the program ended; the lines are its last words.
+        dead: the program ended and tmux has read all that it wrote: the lines are its last words. Its exit status may
+            be known a moment sooner (seen with tmux 3.3a: 2 of 80 under load).
         exit_status: of a dead program where tmux knows it; minus the number of the signal that ended it.
     """
 

@@ -30,6 +30,11 @@ class ScreenView(Protocol):
     @property
     def in_copy_mode(self) -> bool: ...
 
+    @property
+    def dead(self) -> bool:
+        """Its program ended, and all that it wrote has been read: the lines are its last words."""
+        ...
+
 
 class PressedKeys(msgspec.Struct, frozen=True):
     """The keys went out."""

@@ -7,6 +7,8 @@ import pytest
 from host_kit import WAIT_S, away, bodies, completed, completions, kinds, prompts
 from kit_system import until
 from lastword import events
+from lastword.actors.pane import LAST_LOOK_S, LOOK_AGAIN_S
+from lastword.transports.memory import MemoryScreen
 
 
 @pytest.mark.contract("C22")
@@ -90,3 +92,31 @@ def test_c03_a_terminal_record_written_just_before_the_death_wins_over_the_death
     assert waiting.result(WAIT_S).answer == "finished in time"
     rig.settle()
     assert len(completions(rig, session)) == 1
+
+
+@pytest.mark.contract("C03")
+@pytest.mark.parametrize("looks", [1, 4, 0])
+def test_c03_the_last_words_of_a_cli_are_looked_for_until_its_pane_is_dead_or_for_a_while(make, clock, looks):
+    """Its exit may be known before its pane shows what it wrote. ``looks``: so many until it is dead; 0: it never is."""
+    rig, ended = make(clock=clock), []
+
+    def start(cli):
+        seen = []
+
+        def look(on_screen):
+            seen.append(cli)
+            dead = len(seen) == looks
+            on_screen(MemoryScreen(lines=("why it ended",) if dead else ("READING", ""), dead=dead))
+
+        cli.starting = True
+        cli.look = look
+        cli.exit(3)
+        ended.append(cli)
+
+    rig.world.on_start = start
+    began = clock.monotonic()
+    waiting = away(rig.session().run, "go")
+    done = until(lambda: clock.advance(LOOK_AGAIN_S) or (waiting.done() and waiting.result()), within_s=WAIT_S)
+    assert (done.status, done.error.kind, len(ended)) == ("failed", "launch_failed", 2)
+    assert ("why it ended" if looks else "READING") in done.error.message
+    assert looks or clock.monotonic() - began >= 2 * LAST_LOOK_S
