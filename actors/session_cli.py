@@ -33,6 +33,8 @@ ORPHAN_GRACE_S = 5.0
 """A CLI behind a pipe whose host died, and that has nothing open any more: how long it may take to end by itself."""
 STARTS_MAX = 2
 """Starts of a CLI that ended before its input box was ready, in a row, before waiting messages fail."""
+STREAM_HELD_MAX = 64 * 1024
+"""Characters of an answer that wait for their turn's start to be on record; of a turn that never comes they go."""
 
 
 class Cli:
@@ -71,6 +73,8 @@ class Cli:
         self._tidied = 0
         self._failed_starts = 0
         self._last_gone: mouth.Gone | None = None
+        self._last_words = ""
+        """Of the starts that failed in a row: tmux discards what it has not read when a program ends (tmux issue 506)."""
         self._streamed_turn: TurnId | None = None
         self._streaming: reports.Streamed | None = None
 
@@ -448,7 +452,7 @@ class Cli:
                     report.token, RejectedError("unknown_dialog", "that dialog is not open any more, or was answered")
                 )
             case reports.BecameReady():
-                self._failed_starts = 0
+                self._failed_starts, self._last_words = 0, ""
                 if self.state == "starting":
                     self.state = "idle"
                 self._told_is_gone()
@@ -460,23 +464,28 @@ class Cli:
                 assert_never(report)
 
     def _streamed(self, report: reports.Streamed, at: float) -> None:
-        """Told once the turn's own start is on record: until then it waits for the next piece."""
+        """Told once the turn's own start is on record: until then it waits for the next piece. The first pieces may come
+        before the record itself was read, when nobody knows the turn yet.
+        """
         session, natives = self._session, self._session.core.open
         turn_id = next((turn_id for turn_id, native in natives.items() if native == report.native_turn), None)
-        held, self._streaming = self._streaming, None
-        if turn_id is None:
-            return
         text = report.text
+        held, self._streaming = self._streaming, None
         if held is not None and (held.native_turn, held.native_message) == (report.native_turn, report.native_message):
             text = held.text + text
-        if self._streamed_turn != turn_id:
-            if not any(isinstance(each.body, events.TurnStarted) for each in session.deps.reader.turn_events(turn_id)):
-                self._streaming = msgspec.structs.replace(report, text=text)
+        if turn_id is None or self._streamed_turn != turn_id:
+            if turn_id is None or not self._has_started(turn_id):
+                if len(text) <= STREAM_HELD_MAX:
+                    self._streaming = msgspec.structs.replace(report, text=text)
                 return
             self._streamed_turn = turn_id
         body = events.AssistantDelta(text=text, native_message_id=report.native_message)
         session_id = session.record.row.session_id
         session.deps.live(events.Event(session_id=session_id, seq=0, at=at, body=body, turn_id=turn_id))
+
+    def _has_started(self, turn_id: TurnId) -> bool:
+        told = self._session.deps.reader.turn_events(turn_id)
+        return any(isinstance(each.body, events.TurnStarted) for each in told)
 
     def _submitted(self, report: reports.Submitted) -> None:
         session = self._session
@@ -562,7 +571,7 @@ class Cli:
         session = self._session
         self._live = False
         self.held = ""
-        self._last_gone = gone
+        self._last_gone, self._last_words = gone, gone.last_words or self._last_words
         self.handle = Handle(native_session_id=session.core.native_session)
         self._told_is_gone()
         if self.dialog is not None:
@@ -592,8 +601,8 @@ class Cli:
         if last is not None and not last.was_ready:
             self._failed_starts += 1
         if self._failed_starts >= STARTS_MAX:
-            self._failed_starts = 0
-            shown = last.last_words if last is not None else ""
+            shown = self._last_words
+            self._failed_starts, self._last_words = 0, ""
             status = f" with status {gone.exit_status}" if gone.exit_status is not None else ""
             self._fail_waiting(f"the CLI ended{status} before it was ready" + (f": {shown}" if shown else ""))
         else:

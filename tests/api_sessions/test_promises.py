@@ -17,7 +17,9 @@ import pytest
 from api_kit import ApiHost, listening
 from kit_system import until
 from lastword import Interrupt, RejectedError, events
+from lastword.actors import session_cli
 from lastword.actors.core.ports import Batch
+from lastword.actors.transcript import TranscriptWatcherActor
 from lastword.runtime.command import doctor
 from lastword.runtime.command._progress import describe
 from lastword.runtime.command._record import recorded_end
@@ -168,6 +170,32 @@ def test_c30_an_answer_is_streamed_to_who_listens_and_only_its_whole_is_on_recor
     assert last < kinds.index("assistant_message") < kinds.index(ENDS)
     assert [event.seq for event in told if not event.ephemeral] == list(range(told[0].seq, told[-1].seq + 1))
     assert "assistant_delta" not in {event.type for event in on_record(session)}
+
+
+@pytest.mark.contract("C30")
+@pytest.mark.parametrize("held_max", [session_cli.STREAM_HELD_MAX, 3])
+def test_c30_pieces_that_come_before_their_turns_record_was_read_wait_for_it_within_a_bound(
+    host: ApiHost, monkeypatch: pytest.MonkeyPatch, held_max: int
+) -> None:
+    monkeypatch.setattr(session_cli, "STREAM_HELD_MAX", held_max)
+    session = host.session()
+    assert session.run("warm", deadline_s=WAIT_S).status == "completed"
+    read, asked = TranscriptWatcherActor._read_once, len(host.heard)
+
+    def slowly(watcher: TranscriptWatcherActor) -> bool:
+        until(lambda: len(host.heard) > asked, within_s=WAIT_S)
+        time.sleep(0.2)  # and the first pieces are here
+        return read(watcher)
+
+    thread, told = listening(session, lambda event: event.type == ENDS)
+    monkeypatch.setattr(TranscriptWatcherActor, "_read_once", slowly)
+    done = session.run("[[chunk:4:0.1]][[say:Some words that come in pieces.]] go", deadline_s=WAIT_S)
+    thread.join(WAIT_S)
+    deltas = [event.body.text for event in told if event.ephemeral]
+    assert done.answer == "Some words that come in pieces."
+    assert deltas[0].startswith("Some") == (held_max > 3)
+    assert done.answer.endswith("".join(deltas))
+    assert held_max == 3 or "".join(deltas) == done.answer
 
 
 @pytest.mark.contract("C03")

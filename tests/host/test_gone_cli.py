@@ -105,7 +105,7 @@ def test_c03_the_last_words_of_a_cli_are_looked_for_until_its_pane_is_dead_or_fo
 
         def look(on_screen):
             seen.append(cli)
-            dead = len(seen) == looks
+            dead = 0 < looks <= len(seen)
             on_screen(MemoryScreen(lines=("why it ended",) if dead else ("READING", ""), dead=dead))
 
         cli.starting = True
@@ -116,7 +116,30 @@ def test_c03_the_last_words_of_a_cli_are_looked_for_until_its_pane_is_dead_or_fo
     rig.world.on_start = start
     began = clock.monotonic()
     waiting = away(rig.session().run, "go")
-    done = until(lambda: clock.advance(LOOK_AGAIN_S) or (waiting.done() and waiting.result()), within_s=WAIT_S)
+    done = until(lambda: clock.advance(LOOK_AGAIN_S) or rig.settle() or (waiting.done() and waiting.result()), within_s=WAIT_S)
     assert (done.status, done.error.kind, len(ended)) == ("failed", "launch_failed", 2)
     assert ("why it ended" if looks else "READING") in done.error.message
     assert looks or clock.monotonic() - began >= 2 * LAST_LOOK_S
+
+
+@pytest.mark.contract("C03")
+def test_c03_what_an_earlier_start_said_is_told_where_the_last_one_said_nothing_and_once_only(make):
+    rig, ways = make(), [("bad option",), ("",), None, ("",), ("",), ("",), ("",)]
+
+    def start(cli):
+        lines = ways.pop(0)
+        if lines is not None:
+            cli.starting = True
+            cli.look = lambda on_screen: on_screen(MemoryScreen(lines=lines, dead=True))
+            cli.exit(3)
+
+    rig.world.on_start = start
+    session = rig.session()
+    said = "the CLI ended with status 3 before it was ready"
+    assert session.run("first").error.message == f"{said}: bad option"
+    assert session.run("second").answer == "echo: second"
+    rig.cli(session).exit(0)
+    until(lambda: session.snapshot().state == "gone")
+    assert session.run("third").error.message == said
+    assert session.run("fourth").error.message == said
+    assert ways == []
