@@ -74,7 +74,7 @@ class Cli:
         self._failed_starts = 0
         self._last_gone: mouth.Gone | None = None
         self._last_words = ""
-        """Of the starts that failed in a row: tmux discards what it has not read when a program ends (tmux issue 506)."""
+        """Of the starts that failed in a row: what tmux has not read when a program ends, it discards (its issue 506)."""
         self._streamed_turn: TurnId | None = None
         self._streaming: reports.Streamed | None = None
 
@@ -464,7 +464,7 @@ class Cli:
                 assert_never(report)
 
     def _streamed(self, report: reports.Streamed, at: float) -> None:
-        """Told once the turn's own start is on record: until then it waits for the next piece. The first pieces may come
+        """Told once the turn's own start is on record: until then it waits for the next piece. The first ones may come
         before the record itself was read, when nobody knows the turn yet.
         """
         session, natives = self._session, self._session.core.open

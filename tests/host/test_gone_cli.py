@@ -116,7 +116,9 @@ def test_c03_the_last_words_of_a_cli_are_looked_for_until_its_pane_is_dead_or_fo
     rig.world.on_start = start
     began = clock.monotonic()
     waiting = away(rig.session().run, "go")
-    done = until(lambda: clock.advance(LOOK_AGAIN_S) or rig.settle() or (waiting.done() and waiting.result()), within_s=WAIT_S)
+    done = until(
+        lambda: clock.advance(LOOK_AGAIN_S) or rig.settle() or (waiting.done() and waiting.result()), within_s=WAIT_S
+    )
     assert (done.status, done.error.kind, len(ended)) == ("failed", "launch_failed", 2)
     assert ("why it ended" if looks else "READING") in done.error.message
     assert looks or clock.monotonic() - began >= 2 * LAST_LOOK_S
