@@ -96,6 +96,17 @@ def test_c19_what_a_person_types_after_the_clock_was_set_is_no_history(make, clo
     assert (done.origin, done.status, done.answer) == ("human_terminal", "completed", "for the person")
 
 
+def ends_at_its_deadline(rig, session, waiting, quiet_s):
+    """For so long nothing happens to its turn, and a second later it is over."""
+    rig.clock.advance(quiet_s)
+    rig.settle()
+    assert not completions(rig, session)
+    assert "Escape" not in rig.cli(session).keys
+    rig.clock.advance(2.0)
+    done = until(lambda: rig.clock.advance(1.0) or (waiting.done() and waiting.result()), within_s=WAIT_S)
+    assert (done.status, done.error.kind) == ("cancelled", "deadline")
+
+
 def raises(_message):
     raise RuntimeError("a defect")
 
@@ -106,15 +117,9 @@ def test_c07_a_deadline_counts_what_passed_and_not_what_the_clock_was_set_by(mak
     rig = make(manual=True, clock=clock)
     session = rig.session()
     waiting = away(session.run, "go", deadline_s=60.0)
-    cli = rig.running(session)
+    rig.running(session)
     clock.set_wall(step_s)
-    clock.advance(59.0)
-    rig.settle()
-    assert not completions(rig, session)
-    assert "Escape" not in cli.keys
-    clock.advance(2.0)
-    done = until(lambda: clock.advance(1.0) or (waiting.done() and waiting.result()), within_s=WAIT_S)
-    assert (done.status, done.error.kind) == ("cancelled", "deadline")
+    ends_at_its_deadline(rig, session, waiting, 59.0)
 
 
 @pytest.mark.parametrize("step_s", [0.0, -DAY_S, HOUR_S])
@@ -123,7 +128,7 @@ def test_c07_a_turn_whose_actor_failed_keeps_the_deadline_that_it_had(make, cloc
     rig = make(manual=True, clock=clock)
     session = rig.session()
     waiting = away(session.run, "go", deadline_s=60.0)
-    cli = rig.running(session)
+    rig.running(session)
     clock.advance(20.0)
     clock.set_wall(step_s)
     (first,) = [each.ref for each in session._counterpart.ref._cell.actor.turns._open.values()]
@@ -132,13 +137,7 @@ def test_c07_a_turn_whose_actor_failed_keeps_the_deadline_that_it_had(make, cloc
         first.tell("anything")
         until(lambda: not first.is_alive(), within_s=WAIT_S)
     rig.settle()
-    clock.advance(39.0)
-    rig.settle()
-    assert not completions(rig, session)
-    assert "Escape" not in cli.keys
-    clock.advance(2.0)
-    done = until(lambda: clock.advance(1.0) or (waiting.done() and waiting.result()), within_s=WAIT_S)
-    assert (done.status, done.error.kind) == ("cancelled", "deadline")
+    ends_at_its_deadline(rig, session, waiting, 39.0)
     assert rig.dead_letters().counts()["turn_actor_failed"] == 1
 
 
