@@ -4,10 +4,14 @@ done is still held against the journal and reported. A second one ends the proce
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
+
+STOP_S = 60.0
+"""How long the turns under way may take to end where the run is broken off."""
 
 
 class Ending:
@@ -46,3 +50,25 @@ class Ending:
     def code(self, red: bool) -> int:
         """What the process ends with."""
         return 128 + self.signum if self else int(red)
+
+
+async def run_out(jobs: asyncio.Future[Any], ending: Ending, every_s: float, tick: Callable[[], object]) -> bool:
+    """Wait for the jobs, or for the end that was asked for: then they are cancelled, and have :data:`STOP_S` to stop.
+    ``tick`` is called each ``every_s`` seconds, and once behind the last. Whether all ran to their end; what one of
+    them raised by itself is raised here.
+    """
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    ending.wake = lambda: loop.call_soon_threadsafe(stop.set)
+    stopped = asyncio.create_task(stop.wait())
+    while not jobs.done() and not ending:
+        await asyncio.wait({jobs, stopped}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+        tick()
+    stopped.cancel()
+    if jobs.done():
+        await jobs
+        return True
+    jobs.cancel()
+    await asyncio.wait({jobs}, timeout=STOP_S)
+    if jobs.done() and not jobs.cancelled():
+        jobs.exception()  # asyncio wants that to be seen
+    return False

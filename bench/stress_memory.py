@@ -23,7 +23,7 @@ from typing import Any, Self
 from _account import KINDS, NOTE, Account, follows, red
 from _arguments import check_product, count, counts, folder, rate_or_none
 from _chart import report
-from _ending import Ending
+from _ending import Ending, run_out
 from _listeners import AsyncListeners
 from _report import percentile
 
@@ -34,8 +34,6 @@ from lastword.transports.memory import MemoryWorld
 TURN_S = 120.0
 EACH_S = 0.02
 """So much more for each session: all of them have a turn in line before the cores."""
-STOP_S = 60.0
-"""How long the turns under way may take to end where the run is broken off."""
 SESSIONS_MAX, TURNS_MAX, ALL_MAX = 100_000, 100_000, 1_000_000
 NOT_THE_END = "not the end"
 COLUMNS = ["load", "sessions", "followed", "turns", *KINDS, "p50 ms", "p90 ms", "p99 ms", "max ms"]
@@ -130,8 +128,6 @@ async def load(
     sessions are none of the collector's.
     """
     ending = Ending() if ending is None else ending
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    ending.wake = lambda: loop.call_soon_threadsafe(stop.set)
     world = MemoryWorld(respond=answer_to)
     world.on_turn = lambda cli, _: cli.say(NOT_THE_END)
     spent: list[float] = []
@@ -161,20 +157,13 @@ async def load(
                     return  # it has an open turn: what is asked after it says nothing more
                 spent.append((time.perf_counter() - due) * 1e3)
 
+        def progress() -> None:
+            print(f"  {sessions} sessions: {len(spent)} of {sessions * turns} turns", file=sys.stderr, flush=True)
+
         began, cpu = time.perf_counter(), time.process_time()
         with Collector() as collector:
             jobs = asyncio.gather(*(work(number, session) for number, session in enumerate(places)))
-            stopped = asyncio.create_task(stop.wait())
-            while not jobs.done() and not ending:
-                await asyncio.wait({jobs, stopped}, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-                print(f"  {sessions} sessions: {len(spent)} of {sessions * turns} turns", file=sys.stderr, flush=True)
-            stopped.cancel()
-            if not jobs.done():
-                jobs.cancel()
-                await asyncio.wait({jobs}, timeout=STOP_S)
-                jobs.done() and jobs.exception()  # it was cancelled, and asyncio wants that to be seen
-            elif places:
-                await jobs
+            await run_out(jobs, ending, 5.0, progress)
         wall_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu
         await listeners.caught_up()
     await listeners.ended()

@@ -21,11 +21,11 @@ from typing import Any
 
 from _account import KINDS, NOTE, Account, follows
 from _arguments import count, length, rate
-from _ending import Ending
+from _ending import Ending, run_out
 from _flat import COLUMNS, Sample, least_s, sample, told
 from _listeners import AsyncListeners
 from _report import percentile, show
-from stress_memory import NOT_THE_END, STOP_S, answer_to, ask, judge, opened
+from stress_memory import NOT_THE_END, answer_to, ask, judge, opened
 
 from lastword import AsyncRuntime
 from lastword.runtime.testing.memory import memory_edge
@@ -43,8 +43,6 @@ async def soak(
     folder: Path, wanted_s: float, sessions: int, rate: float, ending: Ending
 ) -> tuple[list[Sample], list[float], Account]:
     """Samples, latencies in ms, and the account, settled."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    ending.wake = lambda: loop.call_soon_threadsafe(stop.set)
     world = MemoryWorld(respond=answer_to)
     world.on_turn = lambda cli, _: cli.say(NOT_THE_END)
     spent = array("d", bytes(8 * LATEST))
@@ -86,22 +84,15 @@ async def soak(
             account.settle(session.session_id)
             world.forget_ended()  # it keeps what was, for tests
 
-        jobs = asyncio.gather(*(work(number) for number in range(sessions)))
-        stopped = asyncio.create_task(stop.wait())
-        while not jobs.done() and not ending:
-            await asyncio.wait({jobs, stopped}, timeout=SAMPLE_S, return_when=asyncio.FIRST_COMPLETED)
+        def take() -> None:
             now = time.monotonic() - began
             samples.append(sample(now, turns))
             _, _, rss, blocks, _, _ = samples[-1]
             print(f"  {now:5.0f} s, {turns} turns, RSS {rss:.1f} MiB, {blocks} blocks", file=sys.stderr, flush=True)
-        stopped.cancel()
-        if not jobs.done():
-            jobs.cancel()
-            await asyncio.wait({jobs}, timeout=STOP_S)
-            jobs.done() and jobs.exception()  # it was cancelled, and asyncio wants that to be seen
+
+        jobs = asyncio.gather(*(work(number) for number in range(sessions)))
+        if not await run_out(jobs, ending, SAMPLE_S, take):
             await listeners.caught_up()
-        else:
-            await jobs
     await listeners.ended()
     account.settle_rest(interrupted=bool(ending))
     account.close()
