@@ -226,7 +226,7 @@ def _here(options: _Options, place: _Place, quiet: _Quiet) -> Completion:
 def _close(runtime: Runtime) -> None:
     lost = runtime.close().trace_lost
     if lost:
-        note(f"lastword: {lost} records of the trace were lost: its file could not be written.")
+        note(f"lastword: {lost} records of the trace were lost: its file did not take them.")
 
 
 def _in_live_host(options: _Options, state: Path, session_id: str) -> Completion:
