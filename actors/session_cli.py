@@ -74,7 +74,7 @@ class Cli:
         self._failed_starts = 0
         self._last_gone: mouth.Gone | None = None
         self._last_words = ""
-        """Of the starts that failed in a row: what tmux has not read when a program ends, it discards (its issue 506)."""
+        """Of the starts that failed in a row: tmux discards what it has not read when a program ends (issue 506)."""
         self._streamed_turn: TurnId | None = None
         self._streaming: reports.Streamed | None = None
 
