@@ -39,7 +39,7 @@ BENCHES: dict[str, tuple[float, float]] = {
     "restart": (120, 300),
     "idle_sessions": (90, 180),
     "fairness": (90, 240),
-    "tracing_cost": (90, 360),
+    "tracing_cost": (120, 720),
     "top": (60, 180),
     "provider_latency": (300, 900),
     "rival_turns": (900, 2400),

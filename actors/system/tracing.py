@@ -271,6 +271,11 @@ class JsonlTracer:
         """Records that are in no file: more than ``BUFFER_MAX`` waited, or the file could not be written."""
         return self._lost
 
+    @property
+    def waiting(self) -> int:
+        """Records that are not written yet."""
+        return len(self.hops) // HOP_FIELDS + len(self._buffer)
+
     def handled(self, record: Record) -> None:
         """Take a record. Any thread; never blocks."""
         buffer = self._buffer

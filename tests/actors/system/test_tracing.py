@@ -298,9 +298,9 @@ def test_a_full_trace_buffer_loses_counts_and_tells(system, tmp_path, monkeypatc
     for n in range(10):
         ref.ask(n, timeout_s=5)
     assert system.settle(5)
-    assert tracer.lost == 7
+    assert (tracer.lost, tracer.waiting) == (7, 3)
     system.shutdown()
-    assert len(lines(path)) == 3
+    assert (len(lines(path)), tracer.waiting) == (3, 0)
     assert [line["count"] for line in lines(path, "lost")] == [7]
 
 
