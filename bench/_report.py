@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TABLES_ENV = "LASTWORD_BENCH_TABLES"
+SKIPPED = ": skipped"
+"""How the title ends of a table that says only why there are no figures."""
 QUICK_ENV = "LASTWORD_BENCH_QUICK"
 
 
@@ -56,7 +58,7 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], n
 
 def skipped(what: str, why: object) -> None:
     """Say that something was not measured, and why: it is in the JSON too."""
-    show(f"{what}: skipped", ["what", "why"], [[what, str(why).replace("\n", " ")]])
+    show(f"{what}{SKIPPED}", ["what", "why"], [[what, str(why).replace("\n", " ")]])
 
 
 def _cell(value: object) -> str:

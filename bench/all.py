@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from _report import QUICK, TABLES_ENV
+from _report import QUICK, SKIPPED, TABLES_ENV
 
 HERE = Path(__file__).resolve().parent
 BENCHES: dict[str, tuple[float, float]] = {
@@ -121,20 +121,28 @@ def run(script: Path, bound_s: float, end_s: float = END_S) -> dict[str, Any]:
         reader.join(end_s)  # whoever left the group may hold its end of the pipe
         found = [json.loads(line) for line in tables]
     status = process.returncode
-    outcome = f"took more than {bound_s:g} s" if too_long else f"ended with status {status}" if status else ""
-    outcome = outcome or ("" if found else "printed no table")
-    if outcome:
-        print(f"**{script.stem} {outcome}**", flush=True)
+    fault = f"took more than {bound_s:g} s" if too_long else f"ended with status {status}" if status else ""
+    fault = fault or ("" if found else "printed no table")
+    if fault:
+        print(f"**{script.stem} {fault}**", flush=True)
     return {
         "bench": script.stem,
         "status": status,
-        "outcome": outcome or "measured",
+        "outcome": fault or _outcome(found),
+        "failed": bool(fault),
         "tables": found,
         "text": [] if found else lines,
         "load_before": before,
         "load_after": load(),
         "took_s": round(time.monotonic() - began, 1),
     }
+
+
+def _outcome(tables: list[dict[str, Any]]) -> str:
+    skipped = sum(table["title"].endswith(SKIPPED) for table in tables)
+    if skipped == len(tables):
+        return "skipped"
+    return f"measured, {skipped} skipped" if skipped else "measured"
 
 
 def _end_group(process: subprocess.Popen[str], end_s: float) -> None:
@@ -187,7 +195,7 @@ def main() -> int:
                 Path(args.json).write_text(json.dumps(described, indent=1, allow_nan=False) + "\n")
     finally:
         print(summary(described["results"]), flush=True)
-    return int(any(result["outcome"] != "measured" for result in described["results"]))
+    return int(any(result["failed"] for result in described["results"]))
 
 
 if __name__ == "__main__":

@@ -283,13 +283,14 @@ def main() -> None:
     turns: dict[str, list[Turn]] = {}
     modes: dict[str, str] = {}
     told: list[str] = []
+    missing: dict[str, Exception] = {}
     try:
         for who in wanted:
             began = time.monotonic()
             try:
                 name, turns[name], broke = held(who, cli, plan(args.turns, args.slow))
             except (MissingError, OSError) as reason:
-                told.append(f"{who.name}: skipped: {reason}")
+                missing[who.name] = reason
                 continue
             modes[name] = who.mode
             told += [f"{who.name}: {broke}"] if broke else []
@@ -301,6 +302,8 @@ def main() -> None:
         show("The same turns on the real Claude Code CLI, ms", COLUMNS, rows, "\n".join([note, *told]))
         by_kind = [each for name, some in turns.items() for each in rows_by_kind(name, some)]
         show("The same, by kind of turn, ms", BY_KIND, by_kind)
+        for name, reason in missing.items():
+            skipped(name, reason)
 
 
 def held(who: Contestant, cli: str, kinds: list[str]) -> tuple[str, list[Turn], str]:

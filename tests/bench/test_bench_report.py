@@ -77,6 +77,14 @@ def test_a_bench_that_prints_tables_is_measured(bench: Any, tmp_path: Path) -> N
     assert found["tables"] == [{"title": "T", "columns": ["a"], "rows": [[1]], "note": ""}]
 
 
+def test_a_bench_that_only_says_why_it_measured_nothing_is_skipped(bench: Any, tmp_path: Path) -> None:
+    words = 'from _report import show, skipped\nskipped("one", "not installed")\nskipped("two", "neither")\n'
+    found = bench("all").run(script(tmp_path, words), 60)
+    assert (found["outcome"], len(found["tables"])) == ("skipped", 2)
+    found = bench("all").run(script(tmp_path, words + 'show("T", ["a"], [[1]])'), 60)
+    assert (found["outcome"], len(found["tables"])) == ("measured, 2 skipped", 3)
+
+
 def test_a_bench_without_a_table_is_told(bench: Any, tmp_path: Path) -> None:
     found = bench("all").run(script(tmp_path, 'print("only words")'), 60)
     assert (found["outcome"], found["text"]) == ("printed no table", ["only words\n"])
