@@ -9,6 +9,7 @@ import os
 from collections import defaultdict
 
 from lastword.actors.group_commit import CommitStats
+from lastword.actors.system import deadletters
 from lastword.actors.system.system import ActorSystem, Depth
 from lastword.runtime._journal import SqliteJournal
 from lastword.runtime._numbers import Numbers
@@ -32,7 +33,7 @@ def metrics_of(numbers: Numbers, system: ActorSystem, commits: CommitStats, behi
         completions=counts.completions,
         latencies=counts.latencies,
         mailboxes=_by_kind(system.depths()),
-        dead_letters=dead,
+        dead_letters=dict.fromkeys((*deadletters.OWN, LATE_TERMINAL), 0) | dead,
         late_terminals=dead.get(LATE_TERMINAL, 0),
         invariant_violations=counts.invariant_violations,
         journal=JournalNumbers(

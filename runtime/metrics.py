@@ -97,7 +97,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
         waiting_messages: accepted, and not seen in any turn yet.
         completions: by provider and status.
         latencies: see :data:`Boundary`.
-        dead_letters: messages that no actor handled, and facts that came too late, by reason.
+        dead_letters: messages that no actor handled, and facts that came too late, by reason. The commonest reasons are
+            named from the beginning, so that a rate has a zero to start from.
         late_terminals: further terminal records of settled turns, dropped (C06); also among ``dead_letters``.
         invariant_violations: what the reconciler had to repair (C40).
     """

@@ -30,6 +30,8 @@ SHUTDOWN = "shutdown"
 """Queued at an actor that the shutdown gave up on."""
 MAILBOX_FULL = "mailbox_full"
 """Refused; the sender was told so."""
+OWN = (DEAD, STOPPED, FAILED, BEHIND_FAILURE, SHUTDOWN, MAILBOX_FULL)
+"""What any system may count; the other reasons are its actors' own words."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -198,6 +198,9 @@ def ended(event) -> bool:
 @pytest.mark.contract("C06")
 def test_c06_late_terminals_and_dead_letters_are_told(make):
     rig = make(manual=True)
+    before = rig.runtime.metrics().dead_letters
+    assert before == dict.fromkeys(before, 0)
+    assert {"dead", "failed", "mailbox_full", "late_terminal"} <= set(before)
     session = rig.session()
     waiting = away(session.run, "first")
     cli = rig.running(session)
@@ -208,7 +211,7 @@ def test_c06_late_terminals_and_dead_letters_are_told(make):
     rig.settle()
     told = rig.runtime.metrics()
     assert told.late_terminals == 1
-    assert told.dead_letters == rig.dead_letters().counts()
+    assert told.dead_letters == before | rig.dead_letters().counts()
     assert told.completions == (Completions(provider="memory", status="completed", count=1),)
 
 
