@@ -14,7 +14,8 @@ import os
 import stat
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -24,11 +25,13 @@ from lastword.actors.core.errors import UsageError
 from lastword.actors.system.tracing import FORMAT, RETURNED, Bound, CommitSpan, Delivered, Head, Hop, Hops, Lost
 
 RECORDS_MAX = 500_000
-"""Records held of one file: the newest, about half a gigabyte."""
+"""Records held of one file: the newest. Of a file of ours a process with so many takes some 300 MiB."""
 FOREIGN_MAX = 1_000
 """Lines that are none of ours before the first that is; then it is no trace."""
 LINE_BYTES_MAX = 1 << 16
 """Of one line; what is longer is none of ours."""
+NAMES_MAX = 4_096
+"""Names remembered while a file is read, so that one that recurs is held once."""
 
 COMPLETION = "unified_completion"
 JOURNAL = "journal"
@@ -37,7 +40,7 @@ SUBSCRIBER = "subscriber"
 HOST = "host"
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A completion's own stamps, by the wall clock: read by others than the tracer."""
 
     delivered_at: float
@@ -46,7 +49,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     committed_at: float | None
 
 
-class Step(msgspec.Struct, kw_only=True):
+class Step(msgspec.Struct, kw_only=True, gc=False):
     """A hop, a commit or a delivery, alike. Times are nanoseconds of one clock per process.
 
     Attributes:
@@ -119,6 +122,9 @@ class Trace(msgspec.Struct, kw_only=True):
 
 
 _Line = Head | Hops | Hop | CommitSpan | Delivered | Bound | Lost
+_Tied = tuple[Step, str, int, int]
+"""A commit or a delivery, and the session and the numbers of the first and the last event that it is of."""
+_Name = Callable[[str], str]
 
 
 def read_trace(path: Path) -> Trace:
@@ -129,9 +135,15 @@ def read_trace(path: Path) -> Trace:
     """
     decoder = msgspec.json.Decoder(_Line)
     trace = Trace(steps={}, heads={})
-    found: deque[tuple[str, Hop | CommitSpan | Delivered]] = deque(maxlen=RECORDS_MAX)
+    found: deque[Step | _Tied] = deque(maxlen=RECORDS_MAX)
     bound: dict[tuple[str, str | int], str] = {}
+    name = lru_cache(NAMES_MAX)(str)
     process = ""
+
+    def keep(step: Step | _Tied) -> None:
+        trace.older += len(found) == RECORDS_MAX
+        found.append(step)
+
     for line in _lines(path):
         try:
             record = decoder.decode(line)
@@ -150,15 +162,17 @@ def read_trace(path: Path) -> Trace:
             case Hops():
                 try:
                     for hop in record.each():
-                        trace.older += len(found) == RECORDS_MAX
-                        found.append((process, hop))
+                        keep(_hop(process, hop, name))
                 except msgspec.ValidationError:
                     trace.unread += 1
-            case Hop() | CommitSpan() | Delivered():
-                trace.older += len(found) == RECORDS_MAX
-                found.append((process, record))
+            case Hop():
+                keep(_hop(process, record, name))
+            case CommitSpan():
+                keep((_commit(process, record, name), name(record.session), record.seq_from, record.seq_to))
+            case Delivered():
+                keep((_delivered(process, record, name), name(record.session), record.seq, record.seq))
             case Bound():
-                bound[process, record.message_id or record.hop] = record.trace
+                bound[process, record.message_id or record.hop] = name(record.trace)
             case Lost():
                 trace.lost += record.count
     if not trace.heads:
@@ -167,8 +181,11 @@ def read_trace(path: Path) -> Trace:
     steps.sort(key=lambda step: (step.key[0], step.started_ns, step.key[1]))
     trace.steps = {step.key: step for step in steps}
     for step in trace.steps.values():
-        if step.cause not in trace.steps or not _began_before(trace.steps[step.cause], step):
+        cause = trace.steps.get(step.cause) if step.cause is not None else None
+        if cause is None or not _began_before(cause, step):
             step.cause = None  # it was lost, or began before the tracing did
+        else:
+            step.cause = cause.key  # of two equal ones, one is held
     return trace
 
 
@@ -193,51 +210,49 @@ def _began_before(cause: Step, step: Step) -> bool:
     return cause.kind != "delivered" and (step.kind == "delivered" or cause.key[1] < step.key[1])
 
 
-def _steps(
-    records: deque[tuple[str, Hop | CommitSpan | Delivered]], bound: dict[tuple[str, str | int], str]
-) -> list[Step]:
-    found: list[Step] = []
-    deliveries: list[tuple[Step, Delivered]] = []
+def _steps(found: deque[Step | _Tied], bound: dict[tuple[str, str | int], str]) -> list[Step]:
+    """All of ``found``, which is emptied: nothing is held twice."""
+    steps: list[Step] = []
+    deliveries: list[_Tied] = []
     holds: dict[tuple[str, str], list[tuple[int, int, Step]]] = {}
-    for process, record in records:
-        match record:
-            case Hop():
-                found.append(_hop(process, record))
-            case CommitSpan():
-                found.append(_commit(process, record))
-                if record.seq_from:
-                    spans = holds.setdefault((process, record.session), [])
-                    spans.append((record.seq_from, record.seq_to, found[-1]))
-            case Delivered():
-                found.append(_delivered(process, record))
-                deliveries.append((found[-1], record))
+    while found:
+        each = found.popleft()
+        if isinstance(each, Step):
+            steps.append(each)
+            continue
+        step, session, seq_from, seq_to = each
+        steps.append(step)
+        if step.kind == "delivered":
+            deliveries.append(each)
+        elif seq_from:
+            holds.setdefault((step.key[0], session), []).append((seq_from, seq_to, step))
     for spans in holds.values():
         spans.sort(key=lambda span: span[:2])
-    _tie(found, deliveries, holds, bound)
-    return found
+    _tie(steps, deliveries, holds, bound)
+    return steps
 
 
-def _hop(process: str, hop: Hop) -> Step:
+def _hop(process: str, hop: Hop, name: _Name) -> Step:
     return Step(
         key=(process, hop.id),
         cause=(process, hop.cause) if hop.cause else None,
-        turn=hop.trace if isinstance(hop.trace, str) else None,
-        sender=hop.sender,
-        receiver=hop.receiver,
-        message=hop.message,
+        turn=name(hop.trace) if isinstance(hop.trace, str) else None,
+        sender=hop.sender and name(hop.sender),
+        receiver=name(hop.receiver),
+        message=name(hop.message),
         enqueued_ns=hop.enqueued_ns,
         started_ns=max(hop.enqueued_ns, hop.started_ns),
         ended_ns=max(hop.enqueued_ns, hop.started_ns, hop.ended_ns),
-        origin=hop.origin,
+        origin=hop.origin and name(hop.origin),
         raised=hop.raised,
     )
 
 
-def _commit(process: str, span: CommitSpan) -> Step:
+def _commit(process: str, span: CommitSpan, name: _Name) -> Step:
     return Step(
         key=(process, span.id),
         cause=(process, span.cause) if span.cause else None,
-        turn=span.trace if isinstance(span.trace, str) else None,
+        turn=name(span.trace) if isinstance(span.trace, str) else None,
         sender=JOURNAL,
         receiver=DISK,
         message="commit",
@@ -248,7 +263,7 @@ def _commit(process: str, span: CommitSpan) -> Step:
     )
 
 
-def _delivered(process: str, record: Delivered) -> Step:
+def _delivered(process: str, record: Delivered, name: _Name) -> Step:
     measured = None
     if record.delivered_at is not None:
         measured = Measured(
@@ -260,10 +275,10 @@ def _delivered(process: str, record: Delivered) -> Step:
     return Step(
         key=(process, record.id),
         cause=None,
-        turn=record.trace,
+        turn=record.trace and name(record.trace),
         sender=JOURNAL,
         receiver=HOST if record.event == RETURNED else SUBSCRIBER,
-        message=record.event,
+        message=name(record.event),
         enqueued_ns=record.at_ns,
         started_ns=record.at_ns,
         ended_ns=record.at_ns,
@@ -274,7 +289,7 @@ def _delivered(process: str, record: Delivered) -> Step:
 
 def _tie(
     found: list[Step],
-    deliveries: list[tuple[Step, Delivered]],
+    deliveries: list[_Tied],
     holds: dict[tuple[str, str], list[tuple[int, int, Step]]],
     bound: dict[tuple[str, str | int], str],
 ) -> None:
@@ -282,15 +297,15 @@ def _tie(
         named = bound.get(step.key, step.turn)  # a hop by its number; what it is named may be a message, bound in turn
         step.turn = bound.get((step.key[0], named), named) if named is not None else None
     finished = {(step.key[0], step.turn): step for step in found if step.message == "TurnFinished"}
-    for step, record in deliveries:
-        if record.event == RETURNED:
+    for step, session, seq, _ in deliveries:
+        if step.message == RETURNED:
             told = finished.get((step.key[0], step.turn))
             if told is not None:
                 step.cause, step.sender, step.enqueued_ns = told.key, told.receiver, told.started_ns
         else:
-            spans = holds.get((step.key[0], record.session), [])
-            place = bisect_right(spans, record.seq, key=lambda span: span[0]) - 1
-            if place >= 0 and record.seq <= spans[place][1]:
+            spans = holds.get((step.key[0], session), [])
+            place = bisect_right(spans, seq, key=lambda span: span[0]) - 1
+            if place >= 0 and seq <= spans[place][1]:
                 commit = spans[place][2]
                 step.cause, step.enqueued_ns = commit.key, commit.ended_ns
 

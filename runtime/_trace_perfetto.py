@@ -8,37 +8,45 @@ slice. ``ts`` and ``dur`` are microseconds, to the nanosecond.
 What a reader of the format does, seen in Perfetto's own importer: events are taken in the order of ``ts``; a flow event
 belongs to the slice that is open on its thread then, an ``f`` only with ``bp: "e"``; flows are told apart by id (a
 number), category and name together; a thread's name goes by its ``tid`` alone, so no two threads of a file share one.
+
+A step makes some five events, each larger than itself: an event is made when it is written. What is sorted are steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import chain, islice
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
-from lastword.runtime._trace import DISK, Step, Trace, role
+from lastword.runtime._trace import Step, Trace, role
 
 MOMENT_NS = 1000
 """How wide something without a duration is drawn, where the next thing on its lane leaves room."""
 TAIL_CHARS = 6
 """Of an id, to tell lanes apart."""
+PIECE_EVENTS = 1000
+"""Events in a piece: some 150 kB."""
 
-_RANKS = {"M": 0, "e": 1, "X": 2, "b": 3, "s": 4, "f": 5}
-"""What comes first of what has the same time: a flow needs its slice."""
+_Lane = tuple[str, str]
+_Timed = tuple[int, dict[str, Any]]
+"""An event and its nanosecond."""
 
 
-class _Slice(msgspec.Struct, kw_only=True):
-    lane: tuple[str, str]
-    name: str
+class _Slice(NamedTuple):
+    lane: _Lane
     begin_ns: int
     end_ns: int
-    args: dict[str, Any]
+    step: Step
+    outside: bool = False
 
 
-def perfetto(trace: Trace, steps: Iterable[Step] | None = None) -> dict[str, Any]:
-    """The object to be written as JSON. ``steps``: only these; default: all."""
-    return _Drawing(trace, list(trace.steps.values() if steps is None else steps)).whole()
+def perfetto(trace: Trace, steps: Iterable[Step] | None = None) -> Iterator[bytes]:
+    """The JSON object, in pieces. ``steps``: only these; default: all."""
+    return _Drawing(trace, trace.steps if steps is None else {step.key: step for step in steps}).pieces()
 
 
 def lane_name(actor: str) -> str:
@@ -56,56 +64,112 @@ def lane_name(actor: str) -> str:
 
 
 class _Drawing:
-    def __init__(self, trace: Trace, steps: list[Step]) -> None:
+    def __init__(self, trace: Trace, steps: dict[tuple[str, int], Step]) -> None:
         self._trace = trace
-        self._steps = {step.key: step for step in steps}
+        self._steps = steps
         self._pids = {process: number for number, process in enumerate(trace.heads, 1)}
-        self._tids: dict[tuple[str, str], int] = {}
-        self._numbers: dict[tuple[str, int], int] = {}
-        self._slices: dict[tuple[Any, ...], _Slice] = {}
-        """By what they are one slice for."""
         first = next(iter(trace.heads.values()))
         self._shift = {
             process: round((head.wall_s - first.wall_s) * 1e9) - head.at_ns for process, head in trace.heads.items()
         }
-        self._zero = min((self._at(step, step.enqueued_ns) for step in steps), default=0)
+        zero = min(map(self._told_ns, steps.values()), default=0)
+        self._shift = {process: shift - zero for process, shift in self._shift.items()}
+        self._in_order = sorted(steps.values(), key=self._begun_ns)
+        self._numbers: dict[tuple[str, int], int] = {}
+        """Of what has an arrow or a wait."""
+        self._groups: dict[tuple[str, int], list[Step]] = {}
+        """The batches of each transaction, which are one slice."""
+        for step in self._in_order:
+            if self._has_arrow(step) or step.wait_ns > 0:
+                self._numbers[step.key] = len(self._numbers) + 1
+            if step.kind == "commit":
+                self._groups.setdefault((step.key[0], step.started_ns), []).append(step)
+        told = [step for step in self._in_order if step.origin is not None and step.cause not in steps]
+        lanes = chain(map(self._lane, self._in_order), (self._moment(step).lane for step in told))
+        self._tids = {lane: number for number, lane in enumerate(dict.fromkeys(lanes), 1)}
+        self._told_outside = sorted(told, key=self._told_ns)
 
-    def whole(self) -> dict[str, Any]:
-        """All events, in order."""
-        steps = sorted(self._steps.values(), key=lambda step: self._at(step, step.started_ns))
-        for step in steps:
-            self._slice(step)
-        flows = [event for step in steps for event in (*self._flow(step), *self._wait(step))]
-        self._make_room()
-        events = [*map(self._complete, self._slices.values()), *flows]
-        events.sort(key=lambda event: (event["ts"], _RANKS[event["ph"]]))
-        for event in events:
-            event["ts"] = event["ts"] / 1000
+    def pieces(self) -> Iterator[bytes]:
+        """The whole file, piece by piece."""
+        encoder, events, before = msgspec.json.Encoder(), self._events(), b'{"traceEvents":['
+        while some := list(islice(events, PIECE_EVENTS)):
+            yield before + encoder.encode(some)[1:-1]
+            before = b","
         other = {"source": "lastword", "lost": self._trace.lost, "older": self._trace.older}
-        return {"traceEvents": [*self._names(), *events], "displayTimeUnit": "ms", "otherData": other}
+        yield b'],"displayTimeUnit":"ms","otherData":' + encoder.encode(other) + b"}"
 
-    def _at(self, step: Step, ns: int) -> int:
-        return ns + self._shift[step.key[0]]
+    def _events(self) -> Iterator[dict[str, Any]]:
+        """In order; of the same time, in that of the kinds: a flow needs its slice."""
+        yield from self._names()
+        kinds = (self._wait_ends(), self._complete(), self._wait_begins(), self._arrow_begins(), self._arrow_ends())
+        for _, event in merge(*kinds, key=itemgetter(0)):
+            yield event
 
-    def _lane(self, process: str, actor: str) -> tuple[str, str]:
-        lane = (process, actor)
-        self._tids.setdefault(lane, len(self._tids) + 1)
-        return lane
+    def _told_ns(self, step: Step) -> int:
+        return step.enqueued_ns + self._shift[step.key[0]]
 
-    def _slice_of(self, step: Step) -> tuple[Any, ...]:
-        """Batches of one transaction are one."""
-        return (step.key[0], DISK, step.started_ns) if step.kind == "commit" else step.key
+    def _begun_ns(self, step: Step) -> int:
+        return step.started_ns + self._shift[step.key[0]]
 
-    def _slice(self, step: Step) -> None:
-        key = self._slice_of(step)
-        known = self._slices.get(key)
-        if known is not None:
-            known.args["batches"] += 1
-            known.name = f"commit ×{known.args['batches']}"
-            return
+    def _lane(self, step: Step) -> _Lane:
+        return step.key[0], step.receiver
+
+    def _place(self, lane: _Lane) -> dict[str, int]:
+        return {"pid": self._pids[lane[0]], "tid": self._tids[lane]}
+
+    def _has_arrow(self, step: Step) -> bool:
+        return step.origin is not None or step.cause in self._steps
+
+    def _batches(self, step: Step) -> list[Step]:
+        """What is one slice with it, itself included."""
+        return self._groups[step.key[0], step.started_ns] if step.kind == "commit" else [step]
+
+    def _handling(self, step: Step) -> _Slice:
+        first = self._batches(step)[0]
+        begin_ns = self._begun_ns(first)
+        return _Slice(self._lane(first), begin_ns, begin_ns + first.handling_ns, first)
+
+    def _moment(self, step: Step) -> _Slice:
+        """What the outside told has a moment on a lane of its own."""
+        at_ns = self._told_ns(step)
+        return _Slice((step.key[0], step.origin or ""), at_ns, at_ns, step, outside=True)
+
+    def _slices(self) -> Iterator[_Slice]:
+        """In the order of their beginnings."""
+        handlings = (self._handling(step) for step in self._in_order if self._batches(step)[0] is step)
+        return merge(handlings, map(self._moment, self._told_outside), key=attrgetter("begin_ns"))
+
+    def _narrow(self) -> dict[int, int]:
+        """Moments, by their place among the slices, that reach into what follows on their lane unless made so wide."""
+        widths: dict[int, int] = {}
+        last: dict[_Lane, tuple[int, int]] = {}
+        for number, each in enumerate(self._slices()):
+            moment = last.pop(each.lane, None)
+            if moment is not None and each.begin_ns - moment[1] < MOMENT_NS:
+                widths[moment[0]] = each.begin_ns - moment[1]
+            if each.begin_ns == each.end_ns:
+                last[each.lane] = number, each.begin_ns
+        return widths
+
+    def _complete(self) -> Iterator[_Timed]:
+        narrow = self._narrow()
+        for number, each in enumerate(self._slices()):
+            batches = len(self._batches(each.step))
+            event = {
+                "ph": "X",
+                "cat": "outside" if each.outside else "actor",
+                "name": each.step.message if each.outside or batches == 1 else f"commit ×{batches}",
+                "ts": each.begin_ns / 1000,
+                "dur": (each.end_ns - each.begin_ns or narrow.get(number, MOMENT_NS)) / 1000,
+                **self._place(each.lane),
+                "args": {} if each.outside else self._args(each.step, batches),
+            }
+            yield each.begin_ns, event
+
+    def _args(self, step: Step, batches: int) -> dict[str, Any]:
         args: dict[str, Any] = {"id": step.key[1], "actor": step.receiver}
         if step.kind == "commit":
-            args["batches"] = 1
+            args["batches"] = batches
         args |= {
             "cause": step.cause[1] if step.cause is not None else 0,
             "trace": step.turn,
@@ -116,88 +180,52 @@ class _Drawing:
         }
         if step.raised:
             args["raised"] = True
-        self._slices[key] = _Slice(
-            lane=self._lane(step.key[0], step.receiver),
-            name=step.message,
-            begin_ns=self._at(step, step.started_ns),
-            end_ns=self._at(step, step.ended_ns),
-            args=args,
-        )
+        return args
 
-    def _told_in(self, step: Step) -> _Slice | None:
-        """The slice that its arrow starts from; what the outside told has a moment on a lane of its own."""
+    def _arrow_from(self, step: Step) -> tuple[int, _Lane]:
+        """Within the slice that it was told in."""
         cause = self._steps.get(step.cause) if step.cause is not None else None
-        if cause is not None:
-            return self._slices[self._slice_of(cause)]
-        if step.origin is None:
-            return None
-        at = self._at(step, step.enqueued_ns)
-        moment = _Slice(lane=self._lane(step.key[0], step.origin), name=step.message, begin_ns=at, end_ns=at, args={})
-        self._slices["outside", *step.key] = moment
-        return moment
+        told_in = self._moment(step) if cause is None else self._handling(cause)
+        return max(told_in.begin_ns, min(self._told_ns(step), told_in.end_ns - 1)), told_in.lane
 
-    def _flow(self, step: Step) -> list[dict[str, Any]]:
-        told_in = self._told_in(step)
-        if told_in is None:
-            return []
-        told = max(told_in.begin_ns, min(self._at(step, step.enqueued_ns), told_in.end_ns - 1))
-        flow = {"cat": "tell", "name": "tell", "id": self._number(step)}
-        own = self._slices[self._slice_of(step)]
-        return [
-            {"ph": "s", "ts": told - self._zero, **self._place(told_in.lane), **flow},
-            {"ph": "f", "bp": "e", "ts": own.begin_ns - self._zero, **self._place(own.lane), **flow},
-        ]
+    def _arrow_begins(self) -> Iterator[_Timed]:
+        arrows = filter(self._has_arrow, self._in_order)
+        for step in sorted(arrows, key=lambda step: self._arrow_from(step)[0]):
+            at_ns, lane = self._arrow_from(step)
+            yield at_ns, {"ph": "s", "ts": at_ns / 1000, **self._place(lane), **self._arrow(step)}
 
-    def _wait(self, step: Step) -> list[dict[str, Any]]:
-        if step.wait_ns <= 0:
-            return []
-        lane = self._slices[self._slice_of(step)].lane
-        wait = {"cat": "queue", "name": f"queue of {self._label(lane)}", "id": self._number(step), **self._place(lane)}
-        begin, end = self._at(step, step.enqueued_ns), self._at(step, step.started_ns)
-        return [
-            {"ph": "b", "ts": begin - self._zero, **wait, "args": {"message": step.message, "id": step.key[1]}},
-            {"ph": "e", "ts": end - self._zero, **wait},
-        ]
+    def _arrow_ends(self) -> Iterator[_Timed]:
+        for step in filter(self._has_arrow, self._in_order):
+            at_ns = self._begun_ns(step)
+            place = self._place(self._lane(step))
+            yield at_ns, {"ph": "f", "bp": "e", "ts": at_ns / 1000, **place, **self._arrow(step)}
 
-    def _number(self, step: Step) -> int:
-        return self._numbers.setdefault(step.key, len(self._numbers) + 1)
+    def _arrow(self, step: Step) -> dict[str, Any]:
+        return {"cat": "tell", "name": "tell", "id": self._numbers[step.key]}
 
-    def _make_room(self) -> None:
-        """Give moments a width to be seen by, none that reaches into what follows on the lane."""
-        lanes: dict[tuple[str, str], list[_Slice]] = {}
-        for each in self._slices.values():
-            lanes.setdefault(each.lane, []).append(each)
-        for slices in lanes.values():
-            slices.sort(key=lambda each: each.begin_ns)
-            for each, after in zip(slices, [*slices[1:], None], strict=True):
-                if each.end_ns == each.begin_ns:
-                    room = after.begin_ns - each.begin_ns if after is not None else MOMENT_NS
-                    each.end_ns += min(MOMENT_NS, room)
+    def _wait_begins(self) -> Iterator[_Timed]:
+        waits = (step for step in self._in_order if step.wait_ns > 0)
+        for step in sorted(waits, key=self._told_ns):
+            at_ns = self._told_ns(step)
+            args = {"message": step.message, "id": step.key[1]}
+            yield at_ns, {"ph": "b", "ts": at_ns / 1000, **self._wait(step), "args": args}
 
-    def _complete(self, each: _Slice) -> dict[str, Any]:
-        return {
-            "ph": "X",
-            "cat": "outside" if not each.args else "actor",
-            "name": each.name,
-            "ts": each.begin_ns - self._zero,
-            "dur": (each.end_ns - each.begin_ns) / 1000,
-            **self._place(each.lane),
-            "args": each.args,
-        }
+    def _wait_ends(self) -> Iterator[_Timed]:
+        for step in self._in_order:
+            if step.wait_ns > 0:
+                at_ns = self._begun_ns(step)
+                yield at_ns, {"ph": "e", "ts": at_ns / 1000, **self._wait(step)}
 
-    def _place(self, lane: tuple[str, str]) -> dict[str, int]:
-        return {"pid": self._pids[lane[0]], "tid": self._tids[lane]}
+    def _wait(self, step: Step) -> dict[str, Any]:
+        lane = self._lane(step)
+        name = f"queue of {lane_name(step.receiver)}"
+        return {"cat": "queue", "name": name, "id": self._numbers[step.key], **self._place(lane)}
 
-    def _label(self, lane: tuple[str, str]) -> str:
-        return lane_name(lane[1])
-
-    def _names(self) -> list[dict[str, Any]]:
-        names: list[dict[str, Any]] = []
+    def _names(self) -> Iterator[dict[str, Any]]:
         for process, pid in self._pids.items():
             name = f"lastword, process {self._trace.heads[process].pid}"
-            names.append({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}})
+            yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
         for lane, tid in self._tids.items():
             place = self._place(lane)
-            names.append({"ph": "M", "name": "thread_name", **place, "args": {"name": self._label(lane)}})
-            names.append({"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": tid}})
-        return names
+            yield {"ph": "M", "name": "thread_name", **place, "args": {"name": lane_name(lane[1])}}
+            yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": tid}}

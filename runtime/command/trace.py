@@ -6,6 +6,8 @@ A trace holds type names, ids and times, and no text of a message (C62): it can 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ import msgspec
 from lastword.actors.core.errors import UsageError
 from lastword.actors.system.tracing import BEGINNING
 from lastword.runtime import _trace_path as path
-from lastword.runtime._trace import Trace, read_trace, role
+from lastword.runtime._trace import Step, Trace, read_trace, role
 from lastword.runtime.command._show import as_json, note, one_line, out, table
 
 DEFAULT_FILE = "lastword-trace.jsonl"
+PIECE_STEPS = 1000
+"""Written at once; some 350 kB."""
 
 
 @click.group("trace")
@@ -107,22 +111,25 @@ def convert(file: Path, form: str, turn: str | None, target: Path | None) -> Non
     object for each hop, commit and delivery, with its cause and its turn.
     """
     trace = read_trace(file)
-    data = _converted(trace, form, turn)
+    pieces = _converted(trace, form, turn)
     for line in _losses(trace):
         note(f"lastword: {line}.")
     if target is None:
-        out(data.decode())
+        for piece in pieces:
+            click.echo(piece, nl=False)
+        out("")
         return
     if target.exists() and target.samefile(file):
         raise UsageError("usage", f"{target} is the trace itself", remedy="Give --out another name")
     try:
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as written:  # noqa: PTH123
-            written.write(data)
+            written.writelines(pieces)
     except OSError as error:
         raise UsageError("usage", f"{target} cannot be written: {error.strerror}") from error
 
 
-def _converted(trace: Trace, form: str, turn: str | None) -> bytes:
+def _converted(trace: Trace, form: str, turn: str | None) -> Iterable[bytes]:
+    """In pieces. What can be wrong is told before the first."""
     if form == "svg":
         from lastword.runtime._trace_svg import svg  # noqa: PLC0415 - only here
 
@@ -131,17 +138,21 @@ def _converted(trace: Trace, form: str, turn: str | None) -> bytes:
             raise UsageError(
                 "usage", f"{len(turns)} turns are in the trace", remedy="Name the one to draw: --turn TURN"
             )
-        return svg(_path(trace, turn or turns[0]), trace).encode()
-    steps = list(trace.steps.values())
-    if turn is not None:
-        if not trace.of(turn):
-            raise _unknown(turn)
-        steps = path.story(trace, turn)
+        return [svg(_path(trace, turn or turns[0]), trace).encode()]
+    if turn is not None and not trace.of(turn):
+        raise _unknown(turn)
+    steps = path.story(trace, turn) if turn is not None else None
     if form == "jsonl":
-        return msgspec.json.Encoder().encode_lines(steps)
+        return _lines(iter(trace.steps.values() if steps is None else steps))
     from lastword.runtime._trace_perfetto import perfetto  # noqa: PLC0415 - only here
 
-    return msgspec.json.encode(perfetto(trace, steps))
+    return perfetto(trace, steps)
+
+
+def _lines(steps: Iterator[Step]) -> Iterator[bytes]:
+    encoder = msgspec.json.Encoder()
+    while some := list(islice(steps, PIECE_STEPS)):
+        yield encoder.encode_lines(some)
 
 
 def _unknown(turn: str) -> UsageError:

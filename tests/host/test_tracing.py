@@ -221,7 +221,7 @@ def test_the_perfetto_file_has_lanes_arrows_and_waits_that_a_viewer_can_bind(mak
         work.result(WAIT_S)
     rig.runtime.close()
     trace = read_trace(path)
-    drawn = json.loads(json.dumps(perfetto(trace)))
+    drawn = json.loads(b"".join(perfetto(trace)))
     events = drawn["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert len({tid for _, tid in names}) == len(names)

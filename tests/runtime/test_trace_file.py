@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
+
 import msgspec
 import pytest
 
@@ -11,6 +14,7 @@ from lastword.runtime import _trace
 from lastword.runtime._trace import read_trace, role
 from lastword.runtime._trace_path import critical_path
 from lastword.runtime._trace_perfetto import lane_name, perfetto
+from lastword.runtime.command.trace import command
 
 S, T = "s_0000000000000000000000session", "t_00000000000000000000000000turn"
 TURN = f"{S}/{T}#1"
@@ -42,6 +46,10 @@ def written(tmp_path, *records, tail=b""):
     return path
 
 
+def drawn(trace):
+    return json.loads(b"".join(perfetto(trace)))["traceEvents"]
+
+
 def test_the_path_joins_the_call_the_cli_and_the_completion_without_a_gap(tmp_path):
     trace = read_trace(written(tmp_path, head(), *a_turn()))
     assert trace.turns() == [T]
@@ -65,7 +73,7 @@ def test_hosts_that_wrote_one_after_the_other_into_a_file_are_kept_apart(tmp_pat
     trace = read_trace(path)
     assert trace.turns() == [T, "t_later"]
     assert all(critical_path(trace, turn).total_ns == 950 for turn in trace.turns())
-    events = perfetto(trace)["traceEvents"]
+    events = drawn(trace)
     starts = {event["pid"]: event["ts"] for event in reversed(events) if event["ph"] == "X"}
     assert starts[2] - starts[1] == 1000 * 1e6
     tids = [event["tid"] for event in events if event["name"] == "thread_name"]
@@ -186,7 +194,7 @@ def test_numbers_of_somebody_elses_file_lead_in_no_circle_and_fill_no_memory(tmp
     assert trace.steps["p1", 9].cause == ("p1", 8)
     assert trace.unread == 1
     assert critical_path(trace, T).total_ns > 0
-    assert perfetto(trace)["traceEvents"]
+    assert drawn(trace)
 
 
 def test_of_a_huge_file_the_newest_is_held_and_the_rest_is_told(tmp_path, monkeypatch):
@@ -195,6 +203,34 @@ def test_of_a_huge_file_the_newest_is_held_and_the_rest_is_told(tmp_path, monkey
     trace = read_trace(written(tmp_path, head(), *a_turn(), *later))
     assert (len(trace.steps), trace.older, trace.lost) == (12, 6, 0)
     assert critical_path(trace, "t_later").whole
+
+
+@pytest.mark.parametrize("form", ["perfetto", "jsonl"])
+def test_a_conversion_holds_some_half_a_kilobyte_of_each_record(tmp_path, form):
+    """A file may have 500,000 that are read: it took 2 GiB to convert them."""
+    count = 12_000
+    times = ((100 * n, 100 * n + 40, 100 * n + 90) for n in range(1, count + 1))
+    hops = [Hop(n, n - 1, f"{T}{n // 30}", S, f"{S}/{T}{n // 30}#1", "Tell", *each) for n, each in enumerate(times, 1)]
+    file, target = written(tmp_path, head(), *hops), tmp_path / "out"
+    del hops
+    tracemalloc.start()
+    try:
+        command.main(["convert", str(file), "--to", form, "-o", str(target)], standalone_mode=False)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert target.read_bytes().count(T.encode()) > count
+    assert peak_bytes < 700 * count
+
+
+@pytest.mark.parametrize("form", ["perfetto", "jsonl", "svg"])
+def test_what_cannot_be_converted_leaves_the_target_as_it_was(tmp_path, form):
+    target = tmp_path / "out"
+    target.write_text("mine")
+    words = ["convert", str(written(tmp_path, head(), *a_turn())), "--to", form, "--turn", "t_none", "-o", str(target)]
+    with pytest.raises(UsageError, match="no turn 't_none'"):
+        command.main(words, standalone_mode=False)
+    assert target.read_text() == "mine"
 
 
 def test_the_path_of_a_turn_of_many_hops_is_found_in_a_time_that_grows_with_them_alone(tmp_path):
@@ -250,6 +286,6 @@ def test_times_that_no_clock_told_make_no_picture_that_runs_backwards(tmp_path):
     trace = read_trace(file)
     assert trace.unread == 2
     assert all(step.enqueued_ns <= step.started_ns <= step.ended_ns for step in trace.steps.values())
-    events = perfetto(trace)["traceEvents"]
+    events = drawn(trace)
     assert min(event.get("dur", 0) for event in events) >= 0
     assert min(event.get("ts", 0) for event in events) >= 0
