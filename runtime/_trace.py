@@ -26,6 +26,8 @@ from lastword.actors.system.tracing import FORMAT, RETURNED, Bound, CommitSpan, 
 
 RECORDS_MAX = 500_000
 """Records held of one file: the newest. Of a file of ours a process with so many takes some 300 MiB."""
+HOSTS_MAX = 10_000
+"""Hosts whose parts one file may hold."""
 FOREIGN_MAX = 1_000
 """Lines that are none of ours before the first that is; then it is no trace."""
 LINE_BYTES_MAX = 1 << 16
@@ -159,6 +161,8 @@ def read_trace(path: Path) -> Trace:
                     raise UsageError("file_unreadable", f"{path} is of a newer lastword", remedy=remedy)
                 process = record.process
                 trace.heads.setdefault(process, record)
+                if len(trace.heads) > HOSTS_MAX:
+                    raise UsageError("file_unreadable", f"{path} is of more than {HOSTS_MAX:,} hosts")
             case Hops():
                 try:
                     for hop in record.each():
@@ -173,6 +177,8 @@ def read_trace(path: Path) -> Trace:
                 keep((_delivered(process, record, name), name(record.session), record.seq, record.seq))
             case Bound():
                 bound[process, record.message_id or record.hop] = name(record.trace)
+                if len(bound) > RECORDS_MAX:
+                    del bound[next(iter(bound))]  # the oldest, whose hops are no longer held
             case Lost():
                 trace.lost += record.count
     if not trace.heads:

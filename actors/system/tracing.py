@@ -63,8 +63,12 @@ _names: dict[type, Callable[[Any], str]] = {}
 """How one of a type is called whose name does not say all."""
 
 
-Ns: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Ns: TypeAlias = Number
 """A reading of ``perf_counter_ns``."""
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=1_000)]
+"""Bounds are for who reads a file of somebody else: none of ours is near them."""
+WallS: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e11)]
 
 
 class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
@@ -81,16 +85,16 @@ class Hop(msgspec.Struct, gc=False, array_like=True, tag="hop"):
         raised: its handler raised.
     """
 
-    id: int
-    cause: int
-    trace: str | int | None
-    sender: str | None
-    receiver: str
-    message: str
+    id: Number
+    cause: Number
+    trace: Name | Number | None
+    sender: Name | None
+    receiver: Name
+    message: Name
     enqueued_ns: Ns
     started_ns: Ns
     ended_ns: Ns
-    origin: str | None = None
+    origin: Name | None = None
     raised: bool = False
 
 
@@ -117,15 +121,15 @@ class CommitSpan(msgspec.Struct, gc=False, array_like=True, tag="commit"):
         seq_from, seq_to: the events that it holds, of that session; 0: none.
     """
 
-    id: int
-    cause: int
-    trace: str | int | None
+    id: Number
+    cause: Number
+    trace: Name | Number | None
     enqueued_ns: Ns
     started_ns: Ns
     ended_ns: Ns
-    session: str
-    seq_from: int = 0
-    seq_to: int = 0
+    session: Name
+    seq_from: Number = 0
+    seq_to: Number = 0
 
 
 class Delivered(msgspec.Struct, gc=False, array_like=True, tag="delivered"):
@@ -134,30 +138,30 @@ class Delivered(msgspec.Struct, gc=False, array_like=True, tag="delivered"):
     The stamps of the wall clock (Unix seconds) come from others than the tracer; for a completion only.
     """
 
-    id: int
-    trace: str | None
-    event: str
-    session: str
-    seq: int
+    id: Number
+    trace: Name | None
+    event: Name
+    session: Name
+    seq: Number
     at_ns: Ns
-    delivered_at: float | None = None
-    accepted_at: float | None = None
-    terminal_seen_at: float | None = None
-    committed_at: float | None = None
+    delivered_at: WallS | None = None
+    accepted_at: WallS | None = None
+    terminal_seen_at: WallS | None = None
+    committed_at: WallS | None = None
 
 
 class Bound(msgspec.Struct, gc=False, array_like=True, tag="bound"):
     """What was traced under the message's id, or was brought by that hop, belongs to that trace."""
 
-    trace: str
-    message_id: str | None = None
-    hop: int = 0
+    trace: Name
+    message_id: Name | None = None
+    hop: Number = 0
 
 
 class Lost(msgspec.Struct, gc=False, array_like=True, tag="lost"):
     """So many records were lost since the last such line: more came than could be written."""
 
-    count: int
+    count: Number
 
 
 class Head(msgspec.Struct, gc=False, array_like=True, tag="trace"):
@@ -168,11 +172,11 @@ class Head(msgspec.Struct, gc=False, array_like=True, tag="trace"):
         wall_s, at_ns: the same moment, in Unix seconds and by the clock of the records.
     """
 
-    format: int
-    process: str
-    pid: int
-    wall_s: float
-    at_ns: int
+    format: Number
+    process: Name
+    pid: Number
+    wall_s: WallS
+    at_ns: Ns
 
 
 Record: TypeAlias = Hop | CommitSpan | Delivered | Bound

@@ -205,6 +205,35 @@ def test_of_a_huge_file_the_newest_is_held_and_the_rest_is_told(tmp_path, monkey
     assert critical_path(trace, "t_later").whole
 
 
+def test_a_head_that_no_clock_told_and_a_name_without_end_are_foreign_lines(tmp_path):
+    good = a_turn()
+    heads = [head("p2", wall_s=1e305), msgspec.structs.replace(head("p3"), at_ns=10**40), head("p" * 1_001)]
+    named = msgspec.structs.replace(good[0], receiver="x" * 1_001)
+    numbered = [msgspec.structs.replace(good[0], id=10**400), msgspec.structs.replace(good[8], delivered_at=1e300)]
+    trace = read_trace(written(tmp_path, head(), *good, *heads, named, *numbered))
+    assert (trace.unread, list(trace.heads), len(trace.steps)) == (6, ["p1"], 9)
+    assert drawn(trace)
+    assert critical_path(trace, T).whole
+
+
+def test_what_a_file_binds_and_who_wrote_it_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(_trace, "RECORDS_MAX", 12)
+    unused = (Bound("t_x", f"m_{number}") for number in range(100_000))
+    path = written(tmp_path, head(), *unused, Bound(T, "m_last"), Hop(1, 0, "m_last", None, S, "Submit", 1, 2, 3))
+    tracemalloc.start()
+    try:
+        trace = read_trace(path)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert trace.steps["p1", 1].turn == T
+    assert peak_bytes < 2_000_000
+    monkeypatch.setattr(_trace, "HOSTS_MAX", 3)
+    with pytest.raises(UsageError, match="more than 3 hosts"):
+        read_trace(written(tmp_path, *(head(f"p{number}") for number in range(4))))
+    assert len(read_trace(written(tmp_path, *(head(f"p{number}") for number in range(3)))).heads) == 3
+
+
 @pytest.mark.parametrize("form", ["perfetto", "jsonl"])
 def test_a_conversion_holds_some_half_a_kilobyte_of_each_record(tmp_path, form):
     """A file may have 500,000 that are read: it took 2 GiB to convert them."""
