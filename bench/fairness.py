@@ -3,6 +3,9 @@
 The rig is that of ``completion_latency.py``. The noisy session has an open turn, to whose record another process appends:
 many short lines, big ones, or bursts. Blocks alone and beside each noise alternate in one run.
 
+Then the same of whole turns on the in-process transport, where the noise is the host's own: threads that all call ``run``
+of one session, one turn behind the other, as fast as they are answered.
+
 Prints figures, asserts nothing.
 Usage: python bench/fairness.py [--quick] [--folder DIR] [--durability power]
 """
@@ -22,8 +25,9 @@ from typing import Any
 from _disk_rig import DiskRig, Writer, ended
 from _report import QUICK, percentile, show
 
-from lastword import events
-from lastword.transports.memory import MemoryCli
+from lastword import Runtime, events
+from lastword.runtime._edge import Edge
+from lastword.transports.memory import MemoryCli, MemoryWorld
 
 NOISES = {
     "alone": (0, 0, 0),
@@ -35,6 +39,8 @@ NOISES = {
 PER_S = 20
 THINK_S = 0.03
 DRAIN_S = 15.0
+CALLERS = (0, 10, 50, 200)
+TURNS = 30 if QUICK else 150
 NOISE = """
 import json, os, sys, time
 path, turn, per_s, size, lines, seconds = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
@@ -125,6 +131,40 @@ class Run:
         return rows
 
 
+def beside_callers(folder: str, durability: Any) -> list[list[object]]:
+    """A row for each number of callers, with the quiet session's turns in milliseconds."""
+    rows: list[list[object]] = []
+    world = MemoryWorld()
+    edge = Edge(transport=world, files=world, wakes=world, close=world.close)
+    with Runtime.open(Path(folder) / "callers", edge=edge, durability=durability) as host:
+        quiet, noisy = host.session("memory"), host.session("memory")
+        quiet.run("the first")
+        for callers in CALLERS:
+            done = threading.Event()
+            spent, noise = [], [0] * callers
+
+            def call(number: int, noise: list[int] = noise, done: threading.Event = done) -> None:
+                while not done.is_set():
+                    noisy.run("noise", queue=True)
+                    noise[number] += 1
+
+            threads = [threading.Thread(target=call, args=(number,)) for number in range(callers)]
+            for thread in threads:
+                thread.start()
+            began = time.perf_counter()
+            for _ in range(TURNS):
+                time.sleep(1 / PER_S)
+                asked = time.perf_counter()
+                quiet.run("a prompt")
+                spent.append((time.perf_counter() - asked) * 1e3)
+            noisy_per_s = sum(noise) / (time.perf_counter() - began)
+            done.set()
+            for thread in threads:
+                thread.join()
+            rows.append([callers, len(spent), percentile(spent, 0.5), percentile(spent, 0.99), noisy_per_s])
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--durability", default="power")
@@ -133,11 +173,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.folder, prefix=".bench-") as folder:
         run = Run(Path(folder), args.durability)
         run.go(*((1, 40) if QUICK else (4, 100)))
+        callers = beside_callers(folder, args.durability)
     show(
         "A quiet session beside a noisy one: terminal record -> completion held, ms",
         ["noise", "n", "p50", "p99", "p50 to alone", "p99 to alone", "lost"],
         run.rows(),
         f"Load average {os.getloadavg()[0]:.1f}.",
+    )
+    show(
+        "A quiet session's turn on the in-process transport beside callers of another, ms",
+        ["callers", "n", "p50", "p99", "turns/s of the noisy one"],
+        callers,
     )
 
 
