@@ -6,7 +6,8 @@ silent in the middle of its text; *tools*, two commands and then the answer. The
 was asked and had answered (its server), when the CLI's record held the prompt and the end (another process, inotify), and
 when the contestant says that it was told. *Own* is the last span: the CLI's time is not in it. *Early*: told before the
 model had answered. *Wrong*: the model's text is not in what was told. Of all only lastword keeps anything: committed
-before it is told (``durability="power"``). A rival is installed into a venv of its own, or skipped with the reason. The
+before it is told, with ``durability="power"`` (an ``fdatasync``, whose floor is measured before and behind the others) and, in
+rows of their own, with ``process`` (survives the host's death and no power cut; the rivals survive neither). A rival is installed into a venv of its own, or skipped with the reason. The
 CLI: on PATH, or cached (``make live``). Prints figures, asserts nothing.
 
 Usage: PYTHONPATH=src python bench/rival_turns.py [--turns 20] [--slow 3] [--only NAME,NAME]
@@ -22,6 +23,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,8 +80,10 @@ class Contestant:
 
 CONTESTANTS = (
     Contestant("lastword, structured", "stdio", "ours.py", args=("structured",)),
+    Contestant("lastword, structured, process", "stdio", "ours.py", args=("structured", "process")),
     Contestant("claude-agent-sdk", "stdio", "agent_sdk.py", "claude-agent-sdk==0.2.184"),
     Contestant("lastword, tmux", "terminal", "ours.py", args=("tmux",)),
+    Contestant("lastword, tmux, process", "terminal", "ours.py", args=("tmux", "process")),
     Contestant("floor: bare control client", "terminal", "bare.py"),
     Contestant("claude-interactive-sdk", "terminal", "interactive_sdk.py", "claude-interactive-sdk==0.0.3"),
     Contestant("aimax", "terminal", "aimax_turns.py", "aimax==0.1.0"),
@@ -87,7 +91,10 @@ CONTESTANTS = (
     Contestant("doeff-agents", "terminal", "doeff_turns.py", "doeff-agents==0.1.2"),
     Contestant("oauth-cli-coder", "terminal", "oauth_turns.py", "oauth-cli-coder==0.2.0", at_least=(3, 12)),
 )
-OURS = {each.mode: each.name for each in CONTESTANTS if each.script == "ours.py"}
+OURS = {"stdio": "lastword, structured", "terminal": "lastword, tmux"}
+"""What the others are compared with."""
+SYNCS = 20 if QUICK else 100
+SYNC_APART_S = 0.03
 
 
 class BrokenError(Exception):
@@ -284,6 +291,7 @@ def main() -> None:
     modes: dict[str, str] = {}
     told: list[str] = []
     missing: dict[str, Exception] = {}
+    synced = syncs()
     try:
         for who in wanted:
             began = time.monotonic()
@@ -297,13 +305,30 @@ def main() -> None:
             print(f"- {name}: {len(turns[name])} turns in {time.monotonic() - began:.0f} s", flush=True)
     finally:  # if it takes too long, those that there are
         ours = {mode: percentile(own(turns.get(name, [])), 0.5) for mode, name in OURS.items()}
-        note = f"Load: {os.getloadavg()[0]:.1f}. Claude Code: {cli_version(cli)}. Early turns have no latency."
+        synced += syncs()
+        note = (
+            f"Load: {os.getloadavg()[0]:.1f}. Claude Code: {cli_version(cli)}. Early turns have no latency. One fdatasync of 4 kB, "
+            f"paced, p50 / p99: {percentile(synced, 0.5):.2f} / {percentile(synced, 0.99):.2f}."
+        )
         rows = [row(name, modes[name], some, ours.get(modes[name])) for name, some in turns.items()]
         show("The same turns on the real Claude Code CLI, ms", COLUMNS, rows, "\n".join([note, *told]))
         by_kind = [each for name, some in turns.items() for each in rows_by_kind(name, some)]
         show("The same, by kind of turn, ms", BY_KIND, by_kind)
         for name, reason in missing.items():
             skipped(name, reason)
+
+
+def syncs() -> list[float]:
+    """Milliseconds of 4 kB and an ``fdatasync``, paced, on the disk of the contestants' homes."""
+    spent = []
+    with tempfile.TemporaryFile() as file:
+        for _ in range(SYNCS):
+            time.sleep(SYNC_APART_S)
+            began = time.perf_counter()
+            os.pwrite(file.fileno(), b"x" * 4096, os.fstat(file.fileno()).st_size)
+            os.fdatasync(file.fileno())
+            spent.append((time.perf_counter() - began) * 1e3)
+    return spent
 
 
 def held(who: Contestant, cli: str, kinds: list[str]) -> tuple[str, list[Turn], str]:
